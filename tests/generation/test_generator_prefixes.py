@@ -84,8 +84,6 @@ def test_greedy_is_the_loop_without_a_cache(generator: Generator) -> None:
     [
         {},
         {"repetition_penalty": 1.8},
-        {"no_repeat_ngram_size": 1},
-        {"min_new_tokens": 12},
         {"strategy": "beam", "num_beams": 3, "num_return_sequences": 2, "early_stopping": True},
         {"max_new_tokens": None},
     ],
@@ -97,11 +95,6 @@ def test_a_row_in_a_batch_is_the_row_alone(generator: Generator, given: dict[str
     alone = [written(generator, [prompt], [one], **given) for prompt, one in zip(PROMPTS, prefixes, strict=True)]
     assert together == [row for rows in alone for row in rows]
     assert {len(rows) for rows in alone} == {given.get("num_return_sequences", 1)}
-
-
-def test_an_empty_prompt_begins_a_document_and_a_prefix_changes_it(generator: Generator) -> None:
-    one, two = Prefix(prefix(3), "a"), Prefix(prefix(7, 1), "b")
-    assert len({tuple(ids) for ids in written(generator, [""] * 3, [None, one, two])}) == 3
 
 
 @pytest.mark.parametrize(
@@ -134,7 +127,7 @@ def test_without_a_prefix_it_is_transformers_generate(
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"strategy": "sampling", "num_return_sequences": 4}, {"strategy": "beam", "num_beams": 3}]
+    "given", [{"strategy": "sampling", "num_return_sequences": 4}, {"strategy": "beam", "num_beams": 3}]
 )
 def test_a_prefix_of_real_tokens_continues_as_the_tokens(generator: Generator, given: dict[str, Any]) -> None:
     """Sampling and beams too: the same random numbers over the same probabilities."""
@@ -146,29 +139,12 @@ def test_a_prefix_of_real_tokens_continues_as_the_tokens(generator: Generator, g
     assert found == written(generator, [head + tail], [None], **given)
 
 
-def test_sampling_takes_its_seed_and_gives_each_row_its_samples(generator: Generator) -> None:
-    given = {"strategy": "sampling", "num_return_sequences": 3, "top_p": 1.0, "top_k": 0, "temperature": 3.0}
-    first = written(generator, PROMPTS, some(), **given)
-    assert first == written(generator, PROMPTS, some(), **given) != written(generator, PROMPTS, some(), **given, seed=1)
-    assert len({tuple(ids) for ids in first}) == 15
-
-
-def test_the_model_is_not_touched(generator: Generator) -> None:
-    before = {name: tensor.clone() for name, tensor in generator.model.state_dict().items()}
-    bare = written(generator, PROMPTS, [None] * 5)
-    generator.generate(PROMPTS, how(strategy="beam"), some())
-    assert all(torch.equal(tensor, before[name]) for name, tensor in generator.model.state_dict().items())
-    assert written(generator, PROMPTS, [None] * 5) == bare
-
-
 def test_the_room_counts_a_gpt2s_prefix(generator: Generator) -> None:
     """An empty prompt takes one position."""
     long = Prefix(prefix(POSITIONS - 4), "long")
     if generator.model.config.model_type == "gpt2":
         with pytest.raises(UsageError, match="max_new_tokens: 4 .* leave 3"):
             generator.generate([""], how(max_new_tokens=4), [long])
-        with pytest.raises(UsageError, match=f"prompt: {POSITIONS + 1} tokens are not allowed"):
-            generator.generate([""], how(max_new_tokens=None), [Prefix(prefix(POSITIONS), "longer")])
         assert len(written(generator, [""], [long], max_new_tokens=None, min_new_tokens=3)[0]) == 3
     else:
         assert len(written(generator, [""], [long], min_new_tokens=12)[0]) == 12

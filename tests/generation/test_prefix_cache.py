@@ -1,6 +1,5 @@
 """Prefixes in front of real models: order, positions, masks, gradients, and a base that stays as it is."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -65,18 +64,7 @@ def test_real_tokens_as_a_prefix_give_the_logits_of_the_tokens(family: str, atte
 
 
 @FAMILY
-def test_a_warm_start_alone_gives_the_tokens_back(family: str) -> None:
-    model = base(family)
-    target = cache_values(model, 6)
-    encoder = PrefixEncoder(6, target.shape[1], 1, 1, reparameterize=False)
-    fit(encoder, target)
-    text = torch.cat([torch.arange(6)[None], ids(1, 9)], 1)
-    torch.testing.assert_close(run(model, [encoder()], text[:, 6:]), model(text).logits[:, 6:], atol=1e-5, rtol=1e-4)
-
-
-@FAMILY
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize(("attention", "side"), [("sdpa", "left"), ("eager", "right")])
 def test_rows_of_different_prefixes_and_lengths_equal_each_alone(family: str, attention: str, side: str) -> None:
     model = base(family, attention)
     prefixes = [prefix(3), None, prefix(7, 1), prefix(1, 2)]
@@ -91,11 +79,6 @@ def test_rows_of_different_prefixes_and_lengths_equal_each_alone(family: str, at
         torch.testing.assert_close(together[row][mask[row] == 1], alone, atol=1e-5, rtol=1e-4)
         if prefixes[row] is None:
             torch.testing.assert_close(alone, model(text).logits[0], atol=1e-5, rtol=1e-4)
-
-
-def test_positions() -> None:
-    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1]])
-    assert positions(torch.tensor([5, 0, 2]), mask).tolist() == [[5, 5, 5, 6], [0, 1, 2, 2], [2, 3, 4, 5]]
 
 
 def test_gpt2_has_learned_positions_and_no_more() -> None:
@@ -114,12 +97,11 @@ def test_gpt2_has_learned_positions_and_no_more() -> None:
 
 
 @FAMILY
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_bases(family: str, dtype: torch.dtype) -> None:
-    exact, model = base(family), base(family).to(dtype)
+def test_half_precision_bases(family: str) -> None:
+    exact, model = base(family), base(family).to(torch.bfloat16)
     values = prefix(4).requires_grad_()
     found = run(model, [values, None], ids(2, 6))
-    assert found.dtype == dtype
+    assert found.dtype == torch.bfloat16
     expected = run(exact, [values, None], ids(2, 6))
     assert torch.nn.functional.cosine_similarity(found.float(), expected, -1).min() > 0.99
     found.float().logsumexp(-1).sum().backward()
@@ -127,11 +109,10 @@ def test_half_precision_bases(family: str, dtype: torch.dtype) -> None:
 
 
 @FAMILY
-@pytest.mark.parametrize("grows", [True, False])
-def test_gradients_are_those_of_finite_differences(family: str, grows: bool) -> None:
+def test_gradients_are_those_of_finite_differences(family: str) -> None:
     model = base(family).double()
     values = (prefix(2).double() * 0.5).requires_grad_()
-    run(model, [values, values, None], ids(3, 4), grows=grows).logsumexp(-1).sum().backward()
+    run(model, [values, values, None], ids(3, 4), grows=False).logsumexp(-1).sum().backward()
     gradient, step = values.grad, 1e-6
     assert gradient is not None
     for place in ((0, 0), (0, 40), (1, 100), (1, 191)):  # keys and values of the first and the last layer
@@ -153,28 +134,6 @@ def test_a_cache_that_does_not_grow_may_be_read_again(family: str) -> None:
     torch.testing.assert_close(first, run(model, [prefix(3)], ids(1, 4)))
 
 
-@FAMILY
-def test_training_lowers_the_loss_and_leaves_the_base_as_it_was(family: str) -> None:
-    model = base(family)
-    before = copy.deepcopy(model.state_dict())
-    encoder = PrefixEncoder(4, Shape.of(model.config).width, 8, 8)
-    losses = fit(encoder, cache_values(model, 4), steps=20, lr=1e-2)
-    assert losses[-1] < losses[0] and len(losses) == 20
-    optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-2)
-    text = ids(2, 9)
-    found = []
-    for _ in range(30):
-        logits = run(model, [values := encoder(), values], text[:, :-1], grows=False)
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        found.append(loss.item())
-    assert found[-1] < 0.7 * found[0]
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    assert all(weight.grad is None for weight in model.parameters())
-
-
 def test_warm_start_as_the_reference() -> None:
     """200 steps of torch's AdamW, weight decay on all but biases, written out."""
     torch.manual_seed(3)
@@ -193,11 +152,9 @@ def test_warm_start_as_the_reference() -> None:
         ((twin() - target) ** 2).mean().backward()
         optimizer.step()
     torch.testing.assert_close(encoder.state_dict(), twin.state_dict())
-    fit(encoder, target, steps=300, lr=3e-2, weight_decay=0)
-    assert ((encoder() - target) ** 2).mean() < losses[-1] / 2
 
 
-@pytest.mark.parametrize("tokens", [VOCABULARY + 1, [0, VOCABULARY], [-1], []])
+@pytest.mark.parametrize("tokens", [VOCABULARY + 1, [0, VOCABULARY], []])
 def test_a_warm_start_from_unknown_ids_is_refused(tokens: int | list[int]) -> None:
     with pytest.raises(UsageError, match=f"the model knows 0 to {VOCABULARY - 1}"):
         cache_values(base("gpt_neox"), tokens)

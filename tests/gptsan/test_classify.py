@@ -2,7 +2,7 @@ from math import exp, log
 from pathlib import Path
 
 import pytest
-from course_lib.gptsan.classify import NaiveBayes, bigrams, known_share, texts_of
+from course_lib.gptsan.classify import NaiveBayes, bigrams, texts_of
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import Examples
@@ -28,17 +28,6 @@ def test_classes_are_told_apart() -> None:
     judge = NaiveBayes(["雨が降る。風が強い。", "鍋で煮る。塩を入れる。"], [1, 2])
     assert [judge.classify(text) for text in ("雨が強い。", "塩で煮る。", "", "あ")] == [1, 2, 1, 1]
     assert judge.accuracy(["雨が", "煮る", "煮る"], [1, 2, 1]) == pytest.approx(2 / 3)
-
-
-def test_what_cannot_be_learned_is_refused() -> None:
-    with pytest.raises(ValueError, match="no texts"):
-        NaiveBayes([], [])
-    with pytest.raises(ValueError, match="zip"):
-        NaiveBayes(["あ"], [0, 1])
-
-
-def test_the_share_of_known_bigrams() -> None:
-    assert known_share(["犬が吠", "犬"], {"犬が", "猫が"}) == 0.5
 
 
 def test_texts_of_examples_are_what_they_predict(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +14,11 @@ from course_lib.gptsan.encode import encode
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.extra_stage import add_extra_stage
-from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.training.settings import OptimizerConfig, PrecisionConfig, RateConfig
 
 from tests.gptsan import handmade
-from tests.gptsan.test_generate import SHAPE, build
+from tests.gptsan.test_generate import build
 
 CONTEXT = 24
 TEXTS = ("犬が吠えた。外は雨だ！", "猫が寝ている。夢の中。")
@@ -37,7 +35,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("base")
     words = load_tokenizer(handmade.write(place / "tokenizer", [*LETTERS, *swe.SPECIALS]))
     model = build(words, num_ext_layers=0, spout_init_std=0.5)
-    assert SHAPE["num_ext_layers"] == 1
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.startswith("model.spout."):
@@ -68,22 +65,6 @@ def test_the_class_helps_and_a_shuffled_one_does_not(base: Path) -> None:
     assert short_run(base / "stage", SETTINGS, examples, how, (0, False)) == own[0]
 
 
-def test_only_the_stage_and_the_spout_learn(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[GPTSanForCausalLM] = []
-    staged = control._staged
-
-    def noted(*given: Any) -> GPTSanForCausalLM:
-        seen.append(staged(*given))
-        return seen[0]
-
-    monkeypatch.setattr(control, "_staged", noted)
-    examples = Examples(base / "examples").split(0.25, 0)
-    short_run(base / "stage", SETTINGS, examples, Control(steps=2, samples=4, length=CONTEXT), (0, False))
-    before, after = staged(base / "stage", SETTINGS, 0).state_dict(), seen[0].state_dict()
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed and all(name.startswith(("model.spout.", "model.blocks.1.", "model.extra_")) for name in changed)
-
-
 def test_new_parameters_depend_on_the_seed_alone(base: Path, tmp_path: Path) -> None:
     add_extra_stage(base / "model", tmp_path / "stage", 1, seed=3)
     other = control._staged(base / "stage", SETTINGS, 3)
@@ -92,17 +73,13 @@ def test_new_parameters_depend_on_the_seed_alone(base: Path, tmp_path: Path) -> 
     assert all(torch.equal(weight, held[name]) for name, weight in other.named_parameters())
 
 
-def test_frozen_weights_in_bf16_and_trained_weights_in_fp32(base: Path) -> None:
+def test_the_stage_and_the_spout_learn_in_fp32_and_the_rest_is_frozen_in_bf16(base: Path) -> None:
     settings = replace(SETTINGS, precision=replace(SETTINGS.precision, dtype="bf16"))
     model = control._staged(base / "stage", settings, 0)
     dtypes = {(parameter.requires_grad, parameter.dtype) for parameter in model.parameters()}
     assert dtypes == {(False, torch.bfloat16), (True, torch.float32)}
-    examples = Examples(base / "examples").split(0.25, 0)
-    own, shuffled = (
-        short_run(base / "stage", settings, examples, Control(steps=60, samples=8, length=CONTEXT), (0, wrong))
-        for wrong in (False, True)
-    )
-    assert own.loss < shuffled.loss and own.agreement > 0.9
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained and all(name.startswith(("model.spout.", "model.blocks.1.", "model.extra_")) for name in trained)
 
 
 def test_shuffled_classes_are_those_of_other_documents(base: Path) -> None:

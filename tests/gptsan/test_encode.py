@@ -61,12 +61,7 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
         "document.npy", "encoding.json", "i.npy", "lm_0000.tfrecord", "lm_0001.tfrecord", "lm_0002.tfrecord", "num_input.npy", "x.npy", "y.npy",
     ]  # fmt: skip
     examples, swe = Examples(tmp_path / "out"), loaded(tokenizer)
-    assert (
-        report["documents"] == 8
-        and report["examples"] == len(examples)
-        and list(report["classes"] or ()) == [0, 1, 2, 3]
-    )
-    assert report["tokens"] == sum(int((example["x"] != swe.nottoken).sum()) for example in examples)
+    assert (report["documents"], report["examples"]) == (8, len(examples))
     ids: dict[int, list[int]] = {}
     for example in examples:
         real = example["x"][example["x"] != swe.nottoken].tolist()
@@ -76,22 +71,14 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
     for label, tale in enumerate(TALES):
         whole = (tale + "\n") * (1 + label + 5 + label)  # its two documents, in some order
         assert swe.decode(ids[label]).replace("\n", "") == whole.replace("\n", "")
-    source = examples.arrays["document"]
-    assert sorted(set(source.tolist())) == list(range(8))
-    assert all(len(set(examples.arrays["i"][source == number])) == 1 for number in range(8))
     assert report["classes"] == {label: int((examples.arrays["i"] == label).sum()) for label in range(4)}
-
-
-def test_tfrecords_hold_the_arrays_in_turn(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
-    report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
-    examples = Examples(tmp_path / "out")
-    shards = [list(read_examples(tmp_path / "out" / f"lm_{shard:04d}.tfrecord")) for shard in range(3)]
-    assert sum(map(len, shards)) == report["examples"]
-    for row, example in enumerate(examples):
-        record = shards[row % 3][row // 3]
-        assert {name: values.tolist() for name, values in record.items()} == {
-            name: values.reshape(-1).tolist() for name, values in example.items()
-        }
+    kept = (tmp_path / "out" / "encoding.json").read_text()
+    assert json.loads(kept)["tokenizer"]["vocab.txt"] == sha256((tokenizer / "vocab.txt").read_bytes()).hexdigest()
+    assert str(tmp_path) not in kept
+    for shard in range(3):
+        records = read_examples(tmp_path / "out" / f"lm_{shard:04d}.tfrecord")
+        for record, row in zip(records, range(shard, len(examples), 3), strict=True):
+            assert all(np.array_equal(record[name], values.reshape(-1)) for name, values in examples[row].items())
 
 
 def test_a_pattern_gives_running_numbers(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
@@ -99,9 +86,8 @@ def test_a_pattern_gives_running_numbers(tales: Path, tokenizer: Path, tmp_path:
     examples = Examples(tmp_path / "out")
     assert report["documents"] == 9 and report["classes"] is None and examples.classes is None
     assert [int(example["i"]) for example in examples] == list(range(report["examples"]))
-    paths = sorted(tales.parent.glob("*.txt"))
-    encode(paths, tokenizer, tmp_path / "same", SMALL)
-    assert content(tmp_path / "out") == content(tmp_path / "same")
+    with pytest.raises(UsageError, match=r"\*.text: no such file"):
+        encode(str(tmp_path / "*.text"), tokenizer, tmp_path / "none", SMALL)
 
 
 def test_json_lines_are_documents(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
@@ -119,12 +105,11 @@ def test_json_lines_are_documents(tales: Path, tokenizer: Path, tmp_path: Path) 
     assert mixed["documents"] == 9 and mixed["classes"] == {1: 1, 2: report["examples"]}
 
 
-@pytest.mark.parametrize("mode", ["lm", "mlm", "hybrid"])
 def test_the_same_for_any_number_of_workers(
-    mode: str, tales: Path, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tales: Path, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inputs, "BATCH", 200)  # several groups of documents
-    changes: dict[str, Any] = {"mode": mode, "use_nextsent": mode != "lm", "num_context": 12, "num_mask": 0.4}
+    changes: dict[str, Any] = {"mode": "hybrid", "use_nextsent": True, "num_context": 12, "num_mask": 0.4}
     for place, workers, seed in ("one", 1, 7), ("three", 3, 7), ("other", 1, 8):
         encode(str(tales), tokenizer, tmp_path / place, EncodeConfig(**changes, seed=seed), workers)
     assert content(tmp_path / "one") == content(tmp_path / "three")
@@ -138,8 +123,6 @@ def test_a_long_document_comes_in_pieces(tokenizer: Path, tmp_path: Path, monkey
     pieces = encode([tmp_path / "long.txt"], tokenizer, tmp_path / "pieces", SMALL)
     assert pieces["documents"] == whole["documents"] == 1 and pieces["bytes_read"] == whole["bytes_read"]
     assert whole["examples"] < pieces["examples"] < whole["examples"] + 20  # a piece ends with an example of its own
-    encode([tmp_path / "long.txt"], tokenizer, tmp_path / "again", SMALL, workers=2)
-    assert content(tmp_path / "again") == content(tmp_path / "pieces")
 
 
 def test_short_documents_are_counted(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
@@ -153,38 +136,20 @@ def test_short_documents_are_counted(tales: Path, tokenizer: Path, tmp_path: Pat
     assert not (tmp_path / "none").exists()
 
 
-def test_encoding_json_says_what_was_done(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
-    report = encode(str(tales), tokenizer, tmp_path / "out", SMALL)
-    kept = json.loads((tmp_path / "out" / "encoding.json").read_text())
-    assert (kept["mode"], kept["num_context"], kept["examples"], kept["documents"]) == ("lm", 16, report["examples"], 8)
-    assert kept["classes"] == {str(label): count for label, count in (report["classes"] or {}).items()}
-    assert kept["tokenizer"]["vocab.txt"] == sha256((tokenizer / "vocab.txt").read_bytes()).hexdigest()
-    assert str(tmp_path) not in json.dumps(kept)
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("filename;fileid\nt0.txt;0", "line 1"),
-        ("filename,fileid", "lists no files"),
-        ("filename,fileid\nt0.txt", "line 2"),
         ("filename,fileid\nt0.txt,0\nt9.txt,1", "line 3: .*t9.txt: no such file"),
-        ('filename,fileid\n"t0.txt,0\n' + "t1.txt,1\n" * 20_000, "field larger than field limit"),
         ("filename,fileid\nt0.txt,tale", "line 2: .*'tale'"),
-        ("filename,fileid\nt0.txt,128", "line 2: class 128"),
         ("filename,fileid\nt0.txt,0\n\n./t0.txt,1", "line 4: ./t0.txt is listed twice"),
-        ("filename,fileid\nt0.txt,0\nblank.txt,0", "blank.txt, line 1: no text"),
         ("filename,fileid\nt0.txt,0\nlatin.txt,0", "latin.txt, line 2: not UTF-8"),
         ("filename,fileid\nt0.txt,0\nlines.jsonl,0", "lines.jsonl, line 2: expected an object"),
-        ("filename,fileid\nt0.txt,0\nempty.jsonl,0", "empty.jsonl, line 2: no text"),
     ],
 )
 def test_wrong_input_is_one_line(rows: str, message: str, tales: Path, tokenizer: Path, tmp_path: Path) -> None:
     encode(str(tales), tokenizer, tmp_path / "out", SMALL)
     before = content(tmp_path / "out")
     (tmp_path / "lines.jsonl").write_text('{"text": "a"}\n["a"]\n')
-    (tmp_path / "empty.jsonl").write_text('{"text": "a"}\n{"text": " "}\n')
-    (tmp_path / "blank.txt").write_text(" \n\u3000\n")
     (tmp_path / "latin.txt").write_bytes(b"first\nna\xefve\n")
     tales.write_text(rows)
     with pytest.raises(CourseError, match=message) as error:
@@ -199,36 +164,5 @@ def test_a_list_may_come_from_a_spreadsheet(tales: Path, tokenizer: Path, tmp_pa
     for path in tmp_path.glob("t*.txt"):
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
     encode(str(tales), tokenizer, tmp_path / "windows", SMALL)
-    assert {**content(tmp_path / "plain"), "encoding.json": b""} == {
-        **content(tmp_path / "windows"),
-        "encoding.json": b"",
-    }
-
-
-def test_other_ends(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"\*.text: no such file"):
-        encode(str(tmp_path / "*.text"), tokenizer, tmp_path / "out", SMALL)
-    with pytest.raises(UsageError, match="no such file"):
-        encode([], tokenizer, tmp_path / "out", SMALL)
-    tales.write_bytes("filename,fileid\nt0.txt,０\xff".encode("cp932", "replace") + b"\xff")
-    with pytest.raises(CourseError, match="list.csv: not UTF-8 at byte"):
-        encode(str(tales), tokenizer, tmp_path / "out", SMALL)
-    with pytest.raises(CourseError, match="vocab.txt: no such file"):
-        encode(str(tmp_path / "*.txt"), tmp_path / "no", tmp_path / "out", SMALL)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "diary.txt").write_text("mine")
-    with pytest.raises(UsageError, match="the folder holds other files"):
-        encode(str(tmp_path / "*.txt"), tokenizer, tmp_path / "mine", SMALL)
-    with pytest.raises(UsageError, match="holds the input .*, which would be lost"):
-        encode(str(tmp_path / "*.txt"), tokenizer, tmp_path, SMALL)
-    assert not (tmp_path / "out").exists() and content(tmp_path / "mine") == {"diary.txt": b"mine"}
-
-
-def test_text_of_the_encoder_part_is_not_cleaned(tokenizer: Path, tmp_path: Path) -> None:
-    (tmp_path / "mail.txt").write_text("a@b.jp。" * 8, encoding="utf8")
-    swe, url = loaded(tokenizer), loaded(tokenizer).encode_text("<EMAIL>")
-    encode([tmp_path / "mail.txt"], tokenizer, tmp_path / "lm", SMALL)
-    encode([tmp_path / "mail.txt"], tokenizer, tmp_path / "mlm", EncodeConfig(mode="mlm", num_context=16, num_mask=0))
-    cleaned, raw = Examples(tmp_path / "lm")[0], Examples(tmp_path / "mlm")[0]
-    assert cleaned["x"].tolist()[:6] == [swe.sot, swe.seg, *url, swe.sep, *url, swe.sep]
-    assert not np.isin(raw["x"][: raw["num_input"]], [*url, swe.sep]).any()
+    plain, windows = content(tmp_path / "plain"), content(tmp_path / "windows")
+    assert all(plain[name] == windows[name] for name in plain if name != "encoding.json")

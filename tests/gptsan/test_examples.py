@@ -7,41 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.examples import FEATURES, Examples, ExampleWriter
+from course_lib.gptsan.examples import Examples, ExampleWriter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-def write(
-    folder: Path, labels: list[int], numbered: bool = False, context: int = 4, documents: list[int] | None = None
-) -> Path:
+def write(folder: Path, labels: list[int], context: int = 4, documents: list[int] | None = None) -> Path:
     """Without `documents`, each example is a document of its own."""
     sources = np.arange(len(labels)) if documents is None else np.array(documents, int)
     with ExampleWriter(folder, context) as writer:
         for part, source in zip(np.array_split(np.array(labels, int), 2), np.array_split(sources, 2)):
             grid = np.repeat(part[:, None], context, axis=1)
             writer.append(x=grid + 10, y=grid - 1, i=part, num_input=part + 1, document=source)
-    classes = None if numbered else {label: labels.count(label) for label in sorted(set(labels))}
-    report = {
-        "examples": len(labels),
-        "num_context": context,
-        "classes": classes,
-        "largest_id": max(labels, default=0) + 10,
-    }
+    classes = {label: labels.count(label) for label in sorted(set(labels))}
+    report = {"examples": len(labels), "num_context": context, "classes": classes, "largest_id": max(labels) + 10}
     (folder / "encoding.json").write_text(json.dumps(report))
     return folder
-
-
-def test_items_are_the_rows(tmp_path: Path) -> None:
-    examples = Examples(write(tmp_path, [0, 1, 5]))
-    assert len(examples) == 3 and list(examples[2]) == list(FEATURES)
-    assert {name: values.tolist() for name, values in examples[2].items()} == {
-        "x": [15] * 4, "y": [4] * 4, "i": 5, "num_input": 6,
-    }  # fmt: skip
-    assert {values.dtype for values in examples[2].values()} == {np.dtype(np.int64)}
-    assert examples.classes == {0: 1, 1: 1, 5: 1} and isinstance(examples.arrays["x"], np.memmap)
-    with pytest.raises(IndexError):
-        examples[3]
 
 
 def test_a_reader_process_gets_the_place_not_the_arrays(tmp_path: Path) -> None:
@@ -78,21 +59,13 @@ def test_no_document_is_in_both_sets(
             assert members <= train and (members <= held) == (sizes[next(iter(members))][1] > 1)
 
 
-def test_numbered_examples_are_one_class(tmp_path: Path) -> None:
-    train, held = Examples(write(tmp_path, list(range(10)), numbered=True)).split(0.3, 1)
-    assert (len(train), len(held)) == (7, 3)
-
-
 def test_models_that_cannot_read_them(tmp_path: Path) -> None:
     examples = Examples(write(tmp_path, [0, 5]))
     examples.check(16, 6)
-    examples.check(16)
     with pytest.raises(UsageError, match="token 15"):
         examples.check(15, 6)
     with pytest.raises(UsageError, match="class 5"):
         examples.check(16, 5)
-    (tmp_path / "numbered").mkdir()
-    Examples(write(tmp_path / "numbered", [0, 5], numbered=True)).check(16, 2)
 
 
 def test_damaged_folders(tmp_path: Path) -> None:
@@ -104,15 +77,9 @@ def test_damaged_folders(tmp_path: Path) -> None:
     fails("no encoded examples: encoding.json is missing")
     write(tmp_path, [0, 1])
     whole = (tmp_path / "y.npy").read_bytes()
-    for content, message in (
-        (b"", "is empty"),
-        (whole[:-4], "not a complete"),
-    ):
-        (tmp_path / "y.npy").write_bytes(content)
-        fails(f"y.npy: .*{message}")
+    (tmp_path / "y.npy").write_bytes(whole[:-4])
+    fails("y.npy: .*not a complete")
     np.save(tmp_path / "y.npy", np.zeros((3, 4), np.int32))
     fails(r"y.npy: int32 \(3, 4\)")
     (tmp_path / "encoding.json").write_bytes(b"{")
     fails("encoding.json: not readable")
-    (tmp_path / "encoding.json").write_text('{"examples": 2}')
-    fails("encoding.json: lacks classes")

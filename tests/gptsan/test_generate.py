@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 import torch
 from course_lib.errors import CourseError, UsageError
-from course_lib.generation.character_mask import CharacterMask, WholeCharacters
-from course_lib.generation.codec import before_end
+from course_lib.generation.character_mask import WholeCharacters
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.fill import fill
-from course_lib.gptsan.generate import GPTSANGenerator, byte_table
+from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
 from course_lib.gptsan.layouts import Example, Marks, pack
 from course_lib.gptsan.model import GPTSanForCausalLM
@@ -34,7 +33,6 @@ DOG = "犬が吠えた。外は雨だ！\nわんわんわん、あああ。誰�
 CAT = "猫が寝ている。雨でも平気だ。\nみゃあ、ううう。鳥を見た！\n夢の中。"
 LETTERS = sorted(set(DOG + CAT) - {"\n"})
 CONTEXT, WIDTH = 48, 4
-GREEDY = GenerateConfig(greedy=True)
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 SHAPE: dict[str, Any] = {
     "d_model": 64, "d_ff": 64, "d_ext": 64, "d_spout": WIDTH, "num_switch_layers": 1, "num_ext_layers": 1, "num_heads": 4,
@@ -126,71 +124,31 @@ def flat(words: GPTSanTokenizer) -> GPTSANGenerator:
     return GPTSANGenerator(model, words)
 
 
-@contextmanager
-def watched(generator: GPTSANGenerator) -> Iterator[list[dict[str, Any]]]:
-    """What each forward pass was given."""
-    seen: list[dict[str, Any]] = []
-
-    def note(_module: Any, args: tuple[Tensor, ...], given: dict[str, Any]) -> None:
-        seen.append({"ids": args[0].tolist()} | given)
-
-    hook = generator.model.register_forward_pre_hook(note, with_kwargs=True)
-    yield seen
-    hook.remove()
-
-
 # What was learned
 
 
 @pytest.mark.parametrize(("label", "text"), [(0, DOG), (1, CAT)])
-@pytest.mark.parametrize("begun", [0, 7, 18])  # 7: behind a sentence end; 18: in a line with a run
+@pytest.mark.parametrize("begun", [0, 18])  # 18: in a line with a run
 def test_the_text_of_a_class_comes_back(generator: GPTSANGenerator, label: int, text: str, begun: int) -> None:
     settings = config.build(GenerateConfig, {"greedy": True, "spout": label})
     assert generator.continue_text(text[:begun], settings) == [text + "\n"]
 
 
-def test_the_original_prompt_reads_what_was_not_trained(generator: GPTSANGenerator) -> None:
-    settings = GenerateConfig(greedy=True, spout=0, original_prompt=True)
-    with watched(generator) as seen:
-        generator.continue_text(DOG[:7], settings)
-    read = [token for one in seen for token in one["ids"][0]]
-    end = LETTERS.index("。")
-    assert end in read and generator.marks.sep not in read
-    with watched(generator) as seen:
-        generator.continue_text(DOG[:7], GenerateConfig(greedy=True, spout=0))
-    read = [token for one in seen for token in one["ids"][0]]
-    assert end not in read and read.count(generator.marks.sep) == 5
-
-
-@pytest.mark.parametrize("text", [DOG, CAT])
-def test_masks_are_filled_as_learned(generator: GPTSANGenerator, text: str) -> None:
-    whole = (text + "\n" + text)[: CONTEXT - 4]
-    for place in 0, 2, 5, 15, 30:
+def test_masks_are_filled_as_learned(generator: GPTSANGenerator) -> None:
+    whole = (DOG + "\n" + DOG)[: CONTEXT - 4]
+    for place in 0, 5, 30:
         found = fill(generator, whole[:place] + "[MASK]" + whole[place + 1 :])
         assert found.text == whole
-        assert found.masks[0][0].piece == whole[place].replace("\n", "<BR>") and found.masks[0][0].probability > 0.5
-
-
-def test_masks_are_filled_at_once_and_with_their_choices(generator: GPTSANGenerator) -> None:
-    masks = fill(generator, "[MASK]が吠え[MASK]。", FillConfig(choices=4)).masks
-    assert [len(choices) for choices in masks] == [4, 4]
-    for choices in masks:
-        shares = [choice.probability for choice in choices]
-        assert shares == sorted(shares, reverse=True) and 0 < sum(shares) <= 1
+        shares = [choice.probability for choice in found.masks[0]]
+        assert shares == sorted(shares, reverse=True) and 0.5 < shares[0] <= sum(shares) <= 1.0001
 
 
 def test_without_offset_a_mask_is_read_at_its_own_place(random: GPTSANGenerator) -> None:
     text = "犬が[MASK]えた。"
+    before, after = (list(map(LETTERS.index, part)) for part in ("犬が", "えた。"))
+    ids = torch.tensor([[random.marks.sot, *before, random.marks.msk, *after]])
     with torch.no_grad():
-        ids = [
-            random.marks.sot,
-            *(LETTERS.index(c) for c in "犬が"),
-            random.marks.msk,
-            *(LETTERS.index(c) for c in "えた。"),
-        ]
-        logits = random.model(torch.tensor([ids]), token_type_ids=torch.ones(1, len(ids))).logits[
-            0, :, : random.marks.sot
-        ]
+        logits = random.model(ids, token_type_ids=torch.ones_like(ids)).logits[0, :, : random.marks.sot]
     for place, no_offset in ((2, False), (3, True)):
         choice = fill(random, text, FillConfig(no_offset=no_offset)).masks[0][0]
         parts = random.characters.blocked(torch.zeros(1, 0, dtype=torch.long), 1)[0, : random.marks.sot]
@@ -221,10 +179,7 @@ def boosted(generator: GPTSANGenerator, tokens: list[int], by: float) -> Iterato
 # Whole characters
 
 
-HOWS: list[dict[str, Any]] = [{"greedy": True}, {"top_k": 0}, {"top_k": 7}, {"spout": "uniform", "temperature": 2.0}]
-
-
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", [{"greedy": True}, {"top_k": 7}, {"spout": "uniform", "temperature": 2.0}])
 @pytest.mark.parametrize("length", [2, 30])
 def test_characters_stay_whole(random: GPTSANGenerator, how: dict[str, Any], length: int) -> None:
     with boosted(random, [random.encoding.ids[f"<|byte{value}|>"] for value in range(255)], 2.0):
@@ -234,28 +189,10 @@ def test_characters_stay_whole(random: GPTSANGenerator, how: dict[str, Any], len
     assert not any(BROKEN in text for text in texts)
 
 
-def test_a_seed_gives_other_texts_only_where_a_character_would_break(
-    random: GPTSANGenerator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompt, settings = random.prompt("犬が吠"), GenerateConfig(num_generate=40, max_new_tokens=12)
-    table = byte_table(random.encoding, random.config.vocab_size)
-    with boosted(random, [random.encoding.ids[f"<|byte{value}|>"] for value in range(128, 255)], -1.2):
-        whole = random.tokens(prompt, settings).tolist()
-        monkeypatch.setattr(CharacterMask, "wrong", lambda *_: torch.tensor(False))
-        free = random.tokens(prompt, settings).tolist()
-    wrong = [table.first_wrong(prompt.written, before_end(row, random.marks.eot), 12) for row in free]
-    assert any(BROKEN in random.encoding.decode(row) for row in free)
-    assert 5 < sum(place is None for place in wrong) < 35
-    for old, new, place in zip(free, whole, wrong):
-        length = len(before_end(old, random.marks.eot)) if place is None else place
-        assert old[:length] == new[:length] and (place is None or old[place] != new[place])
-
-
 # Against other ways to the same
 
 
-@pytest.mark.parametrize("spout", ["none", 2])
-@pytest.mark.parametrize("prefix", ["", "猫が寝ている。"])
+@pytest.mark.parametrize(("spout", "prefix"), [("none", ""), (2, "猫が寝ている。")])
 def test_the_cache_gives_what_the_whole_gives(random: GPTSANGenerator, spout: int | str, prefix: str) -> None:
     settings = config.build(GenerateConfig, {"greedy": True, "spout": spout, "max_new_tokens": 20})
     prompt = random.prompt("犬が吠えた。", prefix)
@@ -294,44 +231,21 @@ def test_a_text_does_not_depend_on_those_beside_it(random: GPTSANGenerator) -> N
     assert many.shape == (40, alone.shape[1]) and (many == alone).all()
 
 
-def test_prefix_and_spout_reach_the_model(random: GPTSANGenerator) -> None:
-    with watched(random) as seen:
-        random.continue_text("夢", GenerateConfig(spout="uniform", num_generate=3, max_new_tokens=2), prefix="犬猫")
-    first, second = seen
-    dog, cat, dream = map(LETTERS.index, "犬猫夢")
-    assert first["ids"] == [[random.marks.sot, dog, cat, random.marks.seg, dream]] * 3
-    assert first["token_type_ids"].tolist() == [[1, 1, 0, 0, 0]]  # the spout is one of the three
-    assert len(second["ids"]) == 3 and second.get("spout") is None
-    spout = first["spout"]
-    assert spout.shape == (3, WIDTH) and len(spout.unique()) == 3 * WIDTH and spout.min() >= 0 and spout.max() < 1
-    with watched(random) as seen:
-        random.continue_text("夢", GenerateConfig(num_generate=3, max_new_tokens=2), prefix="犬猫")
-    assert seen[0]["token_type_ids"].tolist() == [[1, 1, 1, 0, 0]] and len(seen[0]["ids"]) == 1
-    assert len(seen[1]["ids"]) == 3
-
-
 # Drawing
-
-
-def drawn(generator: GPTSANGenerator, **settings: Any) -> Counter[str]:
-    chosen = GenerateConfig(**{"num_generate": 1000, "max_new_tokens": 1} | settings)
-    return Counter(generator.continue_text("", chosen))
 
 
 @pytest.mark.parametrize(
     ("settings", "shares"),
     [
         ({}, {"犬": 0.4, "猫": 0.3, "雨": 0.2, "夢": 0.1}),
-        ({"top_k": 0}, {"犬": 0.4, "猫": 0.3, "雨": 0.2, "夢": 0.1}),
         ({"top_k": 2}, {"犬": 4 / 7, "猫": 3 / 7}),
         ({"temperature": 0.5}, {"犬": 16 / 30, "猫": 9 / 30, "雨": 4 / 30, "夢": 1 / 30}),
-        ({"greedy": True, "num_generate": 1}, {"犬": 1.0}),
     ],
 )
 def test_tokens_are_drawn_by_their_shares(
     flat: GPTSANGenerator, settings: dict[str, Any], shares: dict[str, float]
 ) -> None:
-    found = drawn(flat, **settings)
+    found = Counter(flat.continue_text("", GenerateConfig(num_generate=1000, max_new_tokens=1, **settings)))
     assert set(found) == set(shares)
     for letter, share in shares.items():
         assert found[letter] / found.total() == pytest.approx(share, abs=0.07)
@@ -342,33 +256,17 @@ def test_the_same_seed_gives_the_same_texts(flat: GPTSANGenerator) -> None:
     state = torch.get_rng_state()
     assert flat.continue_text("犬", settings(seed=3)) == flat.continue_text("犬", settings(seed=3))
     assert flat.continue_text("犬", settings(seed=3)) != flat.continue_text("犬", settings(seed=4))
-    assert flat.continue_text("犬", settings(seed=None)) != flat.continue_text("犬", settings(seed=None))
-    assert len(set(flat.continue_text("犬", settings()))) == 8
     assert torch.equal(state, torch.get_rng_state())  # nobody else's numbers are drawn
 
 
 def test_texts_end_at_the_end_of_text_and_with_the_positions(flat: GPTSANGenerator) -> None:
-    bias, eot = flat.model.final_logits_bias, flat.marks.eot
+    eot = flat.marks.eot
     assert len(flat.continue_text("犬")[0]) == CONTEXT + 1 - 2  # all positions but those of SOT and SEG
-    assert len(flat.continue_text("犬", GenerateConfig(spout="zeros"))[0]) == CONTEXT - 2
-    before = bias.clone()
-    try:
-        bias[0, eot] = math.log(0.3)  # one of the likely ones
+    with boosted(flat, [eot], math.log(0.3) + 30):  # one of the likely ones
         lengths = [len(text) for text in flat.continue_text("", GenerateConfig(num_generate=200))]
         assert 1.5 < np.mean(lengths) < 5 and len(set(lengths)) > 5
-        bias[0, eot] = math.log(0.5)  # the likeliest: taken, whatever is drawn
+    with boosted(flat, [eot], math.log(0.5) + 30):  # the likeliest: taken, whatever is drawn
         assert flat.continue_text("犬", GenerateConfig(num_generate=50)) == ["犬"] * 50
-    finally:
-        bias.copy_(before)
-
-
-def test_a_bag_repeats_what_is_before_it(flat: GPTSANGenerator) -> None:
-    bias, before = flat.model.final_logits_bias, flat.model.final_logits_bias.clone()
-    try:
-        bias[0, flat.marks.bag] = 5.0
-        assert flat.continue_text("犬", GenerateConfig(greedy=True, max_new_tokens=1)) == ["犬犬犬"]
-    finally:
-        bias.copy_(before)
 
 
 # What is refused
@@ -378,22 +276,16 @@ def test_what_the_model_does_not_have_is_one_line(random: GPTSANGenerator, words
     with pytest.raises(UsageError, match="class 4"):
         random.continue_text("", GenerateConfig(spout="4"))
     without = GPTSANGenerator(build(words, d_spout=0), words)
-    for run in (
-        partial(without.continue_text, settings=GenerateConfig(spout=0)),
-        partial(fill, without, settings=FillConfig(spout=0)),
-    ):
-        with pytest.raises(UsageError, match="no spout"):
-            run("[MASK]")
-    assert without.continue_text("犬", GREEDY)[0].startswith("犬")
+    with pytest.raises(UsageError, match="no spout"):
+        without.continue_text("", GenerateConfig(spout=0))
+    assert without.continue_text("犬", GenerateConfig(greedy=True))[0].startswith("犬")
 
 
 def test_what_does_not_fit_is_one_line(flat: GPTSANGenerator) -> None:
     longest = "猫雨" * 23
     assert len(flat.continue_text(longest)[0]) == len(longest) + 1
-    for context, prefix in ((longest + "犬", ""), ("犬", longest)):
-        with pytest.raises(UsageError, match="context: 49 tokens"):
-            flat.continue_text(context, prefix=prefix)
-    assert len(fill(flat, "[MASK]" + "猫" * 47).text) == 48
+    with pytest.raises(UsageError, match="context: 49 tokens"):
+        flat.continue_text("犬", prefix=longest)
     with pytest.raises(UsageError, match="text: 50 tokens"):
         fill(flat, "[MASK]" + "猫" * 48)
     with pytest.raises(UsageError, match=r"no \[MASK\]"):
@@ -403,8 +295,6 @@ def test_what_does_not_fit_is_one_line(flat: GPTSANGenerator) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda folder: shutil.rmtree(folder), "config.json is missing"),
-        (lambda folder: (folder / "vocab.txt").unlink(), "vocab.txt: no such file"),
         (lambda folder: handmade.write(folder, [*LETTERS, *"abcd", *SPECIALS]), "do not belong together"),
         (lambda folder: GPTSanConfig.from_pretrained(folder, num_ext_layers=2).save_pretrained(folder), "lack"),
     ],

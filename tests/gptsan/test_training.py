@@ -22,7 +22,6 @@ from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.settings import config
 from course_lib.training import checkpoint, launch
-from course_lib.training.freezing import digests
 
 from tests.training.ranks import kill_in_step
 from tests.weights import read_tensors
@@ -85,9 +84,8 @@ def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
     report = export(unbroken.folder, tmp_path / "model")
     before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")
     frozen = set(json.loads((place / "stage" / IGNORE).read_text()))
-    assert (
-        before.keys() == after.keys() and report["trained"] + report["frozen"] == len(before) - 1
-    )  # the bias is a buffer
+    assert before.keys() == after.keys()
+    assert report["trained"] + report["frozen"] == len(before) - 1  # the bias is a buffer
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert not changed & frozen
     assert changed == before.keys() - frozen - {"final_logits_bias"}
@@ -108,15 +106,10 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     export(resumed.folder, tmp_path / "two")
     one, two = read_tensors(tmp_path / "one"), read_tensors(tmp_path / "two")
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert [e["loss"] for e in unbroken.log if e["kind"] == "train"] == [
-        e["loss"] for e in resumed.log if e["kind"] == "train"
-    ]
+    losses = ([entry["loss"] for entry in run.log if entry["kind"] == "train"] for run in (unbroken, resumed))
+    assert next(losses) == next(losses)
     with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has half_onehot"):
         launch.train(Gptsan(settings(place, tmp_path / "run", "spout.mode=onehot")), resume=True)
-    with pytest.raises(
-        UsageError, match=r"^optimizer\.lr\.min: 0.002 is not allowed: the run in [^{]* has 0.001; [^{]*$"
-    ):
-        launch.train(Gptsan(settings(place, tmp_path / "run", "optimizer.lr.min=2e-3")), resume=True)
 
 
 @pytest.mark.rehearse
@@ -166,13 +159,9 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
     [
         (["model.ignore={}/unknown.json"], "names model.blocks.0"),
         (["model.ignore={}/all.json", "spout.mode=none"], "leaves nothing to train"),
-        (["model.ignore={}/list.csv"], "not readable as JSON"),
-        (["data.input={}/words"], "no encoded examples"),
         (["data.held_out=0", "engine.max_steps=null", "batch.global_size=64"], "fewer than the 64"),
         (["model.checkpoint={}/short", "model.ignore=null"], "need 41 positions"),
-        (["model.ignore=null", "model.checkpoint={}/narrow4", "spout.mode=half_onehot"], "has class 2"),
         (["data.tokenizer={}/others"], "another tokenizer"),
-        (["precision.dtype=fp16"], "fp16 is not allowed"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
@@ -180,15 +169,11 @@ def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
     (place / "unknown.json").write_text(json.dumps(["model.embed_tokens.weight", "model.blocks.0"]))
     (place / "all.json").write_text(json.dumps([name for name in names if name != "final_logits_bias"]))
     build_vocabulary(["別の語彙を作る。" * 3], 400, place / "others", 0.0)
-    for name, change in (
-        ("narrow4", {"d_spout": 4}),
-        ("short", {"max_position_embeddings": 40}),
-    ):
-        (place / name).mkdir(exist_ok=True)
-        shape = json.loads((place / "base" / "config.json").read_text()) | change
-        (place / name / "config.json").write_text(json.dumps(shape))
-        for file in ("vocab.txt", "emoji.json"):
-            (place / name / file).write_bytes((place / "words" / file).read_bytes())
+    (place / "short").mkdir(exist_ok=True)
+    shape = json.loads((place / "base" / "config.json").read_text()) | {"max_position_embeddings": 40}
+    (place / "short" / "config.json").write_text(json.dumps(shape))
+    for file in ("vocab.txt", "emoji.json"):
+        (place / "short" / file).write_bytes((place / "words" / file).read_bytes())
     with pytest.raises(CourseError, match=words):
         launch.train(Gptsan(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -196,23 +181,8 @@ def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
 
 def test_names_are_matched_exactly(place):
     given = settings(place, place / "run", "model.ignore=base")
-    names = [
-        "model.blocks.1.self_attn.norm.bias",
-        "model.blocks.10.self_attn.norm.bias",
-        "model.blocks.2.x",
-        "model.spout.0.weight",
-    ]
+    names = ["model.blocks.1.norm.bias", "model.blocks.10.norm.bias", "model.blocks.2.x", "model.spout.0.weight"]
     assert frozen_names(given.model.ignore, given.spout.mode, GPTSanConfig(num_switch_layers=2), names) == {names[0]}
-
-
-def test_a_digest_notices_a_bit(place):
-    model = Gptsan(settings(place, place / "run")).model()
-    before = digests(model)
-    assert before and before == digests(model)
-    weight = model.model.embed_tokens.weight
-    with torch.no_grad():
-        weight[0, 0], weight[0, 1] = weight[0, 1].item(), weight[0, 0].item()
-    assert {name for name, digest in digests(model).items() if digest != before[name]} == {"model.embed_tokens.weight"}
 
 
 def test_spout_modes():

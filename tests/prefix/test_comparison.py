@@ -6,8 +6,8 @@ import pytest
 import torch
 from course_lib.models import frozen_base
 from course_lib.prefix import lora
-from course_lib.prefix.comparison import SEEDS, Runs, Spread, at_best_rate, over_rates, over_seeds, untrained
-from course_lib.prefix.single_process_trainer import Case, sweep, train
+from course_lib.prefix.comparison import SEEDS, Spread, at_best_rate, over_rates, over_seeds, untrained
+from course_lib.prefix.single_process_trainer import sweep, train
 from peft import get_peft_model_state_dict
 
 from tests.prefix import bases
@@ -19,11 +19,6 @@ def short(place, tmp_path):  # noqa: F811
     return settings(place, tmp_path, "engine.max_steps=3", "optimizer.lr.warmup_steps=1", "model.warm_start_steps=0")
 
 
-def test_mean_and_spread():
-    assert Spread.of([1.0, 2.0, 3.0]) == Spread(2.0, 1.0)
-    assert Spread.of([5.0]) == Spread(5.0, 0.0)
-
-
 def test_runs_over_seeds_are_single_runs_with_these_seeds(short):
     cases = {"P = 2": ["model.length=2"], "LoRA": ["model.method=full"]}
     found = over_seeds(short, cases, {"LoRA": lora.builder(2)}, seeds=(1, 4))
@@ -33,19 +28,6 @@ def test_runs_over_seeds_are_single_runs_with_these_seeds(short):
     assert found["P = 2"].held_out == Spread.of([run.held_out for run in found["P = 2"].runs])
     # 3 layers: A [2, 32] and B [3 · 32, 2]
     assert found["LoRA"].runs[0].trained == 3 * 2 * (32 + 96)
-    assert found["LoRA"].runs[0].states == 12 * found["LoRA"].runs[0].trained
-
-
-def test_without_held_out_samples_there_is_no_loss():
-    case = Case([1.0], None, None, trained=1, states=12, activations=1, seconds=0.1)
-    assert math.isnan(Runs((case, case)).held_out.mean) and math.isnan(Runs((case,)).matches.mean)
-
-
-def test_runs_over_rates(short):
-    found = over_rates(short, {"mlp": [], "full": ["model.method=full"]}, {"mlp": [1e-2, 1e-4], "full": [1e-3]})
-    assert {name: list(cases) for name, cases in found.items()} == {"mlp": [1e-2, 1e-4], "full": [1e-3]}
-    moved, still = (found["mlp"][rate].losses for rate in (1e-2, 1e-4))
-    assert moved[0] == still[0] and moved[-1] != still[-1]
 
 
 def test_each_case_gets_its_best_rate_and_no_run_twice(short):

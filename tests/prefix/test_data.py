@@ -110,14 +110,11 @@ def test_each_epoch_has_each_row_once_in_an_order_of_its_own():
     seen = [samples[index].ids[0] for index in range(50)]
     assert sorted(seen[:20]) == sorted(seen[20:40]) == list(range(20)) and seen[:20] != seen[20:40]
     assert [Samples(held, 50, seed=3)[index].ids[0] for index in range(50)] == seen
-    with pytest.raises(IndexError):
-        samples[50]
 
 
 @pytest.mark.parametrize(
-    ("sizes", "train", "held_out"),
-    [({"dev_size": 0}, 10, 0), ({"dev_size": 3}, 7, 3), ({"train_size": 5, "dev_size": 0.2}, 5, 2), ({"train_size": 0.5}, 5, 1)],
-)  # fmt: skip
+    ("sizes", "train", "held_out"), [({"dev_size": 3}, 7, 3), ({"train_size": 5, "dev_size": 0.2}, 5, 2)]
+)
 def test_first_samples_are_trained_on_last_ones_held_out(tmp_path, sizes, train, held_out):
     samples = [data.Sample([], [number], number) for number in range(10)]
     first, last = data.split(samples, build(DataConfig, {"input": str(tmp_path)} | sizes))
@@ -125,43 +122,19 @@ def test_first_samples_are_trained_on_last_ones_held_out(tmp_path, sizes, train,
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"train_size": 0}, "data.train_size: 0 is not allowed"),
-        ({"dev_size": 1.5}, "data.dev_size: 1.5 is not allowed: a number of samples, or a share below 1"),
-        ({"dev_size": -1}, "data.dev_size: -1"),
-    ],
-)
-def test_impossible_sizes(settings, words):
-    with pytest.raises(UsageError, match=words):
-        build(PrefixConfig, {"data": settings})
-
-
-@pytest.mark.parametrize(
     ("lines", "settings", "words"),
     [
         ('{"text": "今日"}\n\n{"text": 3}\n', {}, 'line 3: expected'),
         ('{"text": "今日"}\n{"text": "今\n', {}, "line 2: not readable as JSON"),
-        ('["今日"]\n', {}, "line 1: expected an object"),
         ('{"text": "今日"}\n{"text": " \\n"}\n', {}, "line 2: nothing to learn: the text is empty"),
-        ('{"text": ""}\n', {"form": "samples"}, "line 1: nothing to learn"),
         ('{"prompt": "今", "text": "日"}\n', {"form": "pairs"}, 'line 1: expected.*"target"'),
-        ('{"prompt": "今", "target": ""}\n', {"form": "pairs"}, "line 1: nothing to learn"),
         ('{"text": "今日"}\n', {"train_size": 2}, r"data.train_size, data.dev_size: 2, 0 are not allowed: .* has 1 samples"),
-        ("", {}, "the file is empty"),
     ],
 )  # fmt: skip
 def test_bad_lines_are_named(tmp_path, ours, lines, settings, words):
     (tmp_path / "t.jsonl").write_text(lines, encoding="utf8")
     with pytest.raises(CourseError, match=words):
         data.load(config(tmp_path / "t.jsonl", **settings), ours)
-
-
-def test_a_prompt_may_be_empty(tmp_path, ours):
-    path = write(tmp_path / "t.jsonl", [{"prompt": "", "target": "勉強"}, {"prompt": "牛丼を", "target": "食べた。"}])
-    samples = data.load(config(path, form="pairs"), ours).train
-    assert [bool(sample.prompt) for sample in samples] == [False, True]
-    assert len(rows(samples, BEGIN, True, END)) == 3
 
 
 def test_what_does_not_fit_the_base(tmp_path):
@@ -176,5 +149,3 @@ def test_what_does_not_fit_the_base(tmp_path):
     with pytest.raises(UsageError, match="data.begin: both is not allowed: .* allowed: without"):
         PrefixTask(build(PrefixConfig, values)).rows()
     PrefixTask(build(PrefixConfig, values, ["data.begin=without"])).rows()
-    with pytest.raises(UsageError, match="model.base: not set"):
-        PrefixTask(build(PrefixConfig, {})).check()

@@ -1,7 +1,7 @@
 """Files of prefixes: all three forms there and back, real peft on both ends, and files that are no prefix."""
 
 import json
-import pickle
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
-from course_lib.prefix.config import Form
 from course_lib.prefix.files import Prefix, read, write
 from peft import PeftModel, PrefixTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
@@ -39,18 +38,15 @@ def test_our_own_form_keeps_everything(tmp_path: Path) -> None:
     assert file.read_bytes() == first
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_rinnas_form(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_rinnas_form(tmp_path: Path) -> None:
     """As prefix_tuning_example.py leaves it: one tensor, still in its graph, in the encoder's numbers."""
     file = tmp_path / "smileface_suffix.task0.weight"
-    weight = torch.nn.Parameter(prefix(5).to(dtype))
+    weight = torch.nn.Parameter(prefix(5).half())
     torch.save(weight * 1.0, file)
     found = read(file)
     assert found.values.dtype == torch.float32 and not found.values.requires_grad
     assert torch.equal(found.values, weight.detach().float())
     assert (found.task, found.base, found.shape) == ("smileface_suffix", "", None)
-    torch.save(weight, file)
-    assert torch.equal(read(file).values, found.values)
     write(found, file, "rinna")
     bare = torch.load(file, weights_only=True)
     assert torch.equal(bare, found.values) and bare.shape == (5, SHAPE.width) and not bare.requires_grad
@@ -73,8 +69,7 @@ def test_peft_reads_what_we_write(family: str, tmp_path: Path) -> None:
 
 
 @FAMILY
-@pytest.mark.parametrize("projection", [False, True])
-@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parametrize(("projection", "safe"), [(False, True), (True, False)])
 def test_we_read_what_peft_writes(family: str, projection: bool, safe: bool, tmp_path: Path) -> None:
     torch.manual_seed(5)
     how = PrefixTuningConfig(
@@ -100,16 +95,12 @@ def test_conversion_fills_in_the_base_and_checks_it(tmp_path: Path) -> None:
     found = read(tmp_path / "a.safetensors")
     digest = frozen_base.digest(tmp_path / "base")
     assert (found.base, found.shape) == (digest, SHAPE)
-    with pytest.raises(
-        CourseError, match=f"weights {digest[:12]}, the model's are {frozen_base.digest(tmp_path / 'other')[:12]}"
-    ):
+    with pytest.raises(CourseError, match=f"weights {digest[:12]}, the model's are"):
         write(found, tmp_path / "b.safetensors", base_folder=tmp_path / "other")
     with pytest.raises(CourseError, match=r"144 numbers per position, the model takes 192 \(3 layers × 4 heads × 8\)"):
         write(Prefix(prefix(5)[:, :144], "task"), tmp_path / "b", "peft", tmp_path / "base")
     with pytest.raises(UsageError, match="--base: not set"):
         write(Prefix(prefix(5), "task"), tmp_path / "b", "peft")
-    with pytest.raises(CourseError, match="2 layers × 6 heads × 8"):
-        Prefix(prefix(5), "task", shape=Shape(2, 6, 8)).require(SHAPE)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.safetensors", "base", "other"]
 
 
@@ -118,44 +109,21 @@ class Hostile:
         return Path.touch, (Path("ran"),)
 
 
-def broken(value: float) -> torch.Tensor:
-    values = prefix(5)
-    values[2, 7] = value
-    return values
-
-
 def saved(content: Any) -> Callable[[Path], object]:
     return lambda path: torch.save(content, path)
-
-
-def cut(form: Form) -> Callable[[Path], object]:
-    def make(path: Path) -> None:
-        write(some(), path, form)
-        path.write_bytes(path.read_bytes()[:-100])
-
-    return make
 
 
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (saved(broken(float("nan"))), "1 of its 960 values are not finite"),
-        (saved(broken(float("-inf"))), "1 of its 960 values are not finite"),
+        (saved(torch.full((5, 192), float("nan"))), "960 of its 960 values are not finite"),
         (saved({"model": prefix(5)}), "holds a dict, expected one bare tensor"),
         (saved(torch.zeros(5, 191)), r"a tensor \[5, 191\]"),
-        (saved(torch.zeros(1, 5, 192)), r"a tensor \[1, 5, 192\]"),
-        (saved(torch.zeros(0, 192)), r"a tensor \[0, 192\]"),
-        (saved(torch.zeros(5, 192, dtype=torch.long)), "of torch.int64"),
         (saved(Hostile()), "asks for getattr, which could run code"),
-        (lambda path: path.write_bytes(pickle.dumps(Hostile())), "could run code|cut short"),
-        (cut("course"), "not a prefix of the course, or cut short"),
-        (cut("rinna"), "cut short"),
-        (lambda path: path.write_bytes(b""), "the file is empty"),
-        (lambda path: path.write_text("これは文章です。"), "cut short"),
+        (lambda path: write(some(), path) or os.truncate(path, 2000), "not a prefix of the course, or cut short"),
+        (lambda path: write(some(), path, "rinna") or os.truncate(path, 2000), "cut short"),
         (lambda path: save_file({"prompt_embeddings": prefix(5)}, path), "give the folder"),
-        (lambda path: save_file({"prefix": prefix(5)}, path, {"course_prefix": "{}"}), "not a prefix of the course"),
         (lambda path: write(Prefix(prefix(5), "t", shape=Shape(3, 4, 4)), path), "192 numbers per position"),
-        (lambda path: path.mkdir(), "no such file"),
         (lambda path: None, "no such file"),
     ],
 )  # fmt: skip
@@ -175,9 +143,7 @@ def test_what_is_no_prefix_is_refused_in_one_line(
     ("change", "line"),
     [
         ({"peft_type": "LORA"}, "a peft adapter of type LORA for CAUSAL_LM; expected PREFIX_TUNING"),
-        ({"num_attention_heads": 0}, "not a prefix in peft form"),
         ({"num_layers": "three"}, "not a prefix in peft form"),
-        ({"num_layers": 4}, "192 numbers per position"),
     ],
 )
 def test_peft_folders_of_something_else(change: dict[str, Any], line: str, tmp_path: Path) -> None:
@@ -194,7 +160,3 @@ def test_a_write_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write(Prefix(prefix(5), "task", settings={"not": object()}), file)
     assert read(file).task == some().task and [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/notes.txt").write_text("kept")
-    with pytest.raises(UsageError, match="holds other files"):
-        write(some(), tmp_path / "mine", "peft")

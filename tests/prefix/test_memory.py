@@ -1,8 +1,5 @@
 """The planner's prefix against the model: parameters to the last one, allocations of PyTorch, and what the verb says."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 import yaml
@@ -12,11 +9,9 @@ from course_lib.errors import CourseError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models.causal import model_config
 from course_lib.prefix.config import PrefixConfig
-from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import PrefixModel, new_encoder, recompute
 from course_lib.prefix.samples import loss
 from course_lib.settings.config import build
-from course_lib.training import planner
 from transformers import AutoModelForCausalLM
 
 from tests.allocations import allocated
@@ -61,20 +56,10 @@ def test_parameters(tmp_path, architecture, method):
     assert list(found.frozen) == [p.numel() for p in model.parameters() if not p.requires_grad]
 
 
-def test_the_seed_run_and_its_memory():
-    found = build(PrefixConfig, {"model": {"length": 20, "input_dim": 64, "hidden_dim": 64}}).sizes()
-    assert sum(size for size, _ in found.trained) == 13_184_320 and sum(found.frozen) == 3_607_245_312
-    with torch.device("meta"):
-        encoder = PrefixEncoder(20, 2 * 36 * 2816, 64, 64)
-    assert sum(p.numel() for p in encoder.parameters()) == 13_184_320
-    assert [decayed for _, decayed in found.trained] == [
-        not name.endswith("bias") for name, _ in encoder.named_parameters()
-    ]
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize(("again", "dtype"), [("none", "fp32"), ("none", "bf16"), ("full", "bf16")])
+@pytest.mark.parametrize(
+    ("attention", "again", "dtype"), [("eager", "none", "fp32"), ("sdpa", "none", "bf16"), ("sdpa", "full", "bf16")]
+)
 def test_activations_and_logits_are_what_pytorch_allocates(tmp_path, architecture, attention, again, dtype):
     given = settings(
         tmp_path, architecture, f"model.attention={attention}", f"model.recompute={again}", f"precision.dtype={dtype}"
@@ -88,13 +73,6 @@ def test_activations_and_logits_are_what_pytorch_allocates(tmp_path, architectur
     assert kept == pytest.approx(planned.activations + planned.logits / 3, rel=0.08)  # the log-softmax stays
     _, peak, _ = allocated(lambda: loss(model(ids), ids).backward())
     assert peak == pytest.approx(planned.activations + max(planned.logits, planned.block), rel=0.05)
-
-
-def test_a_frozen_base_needs_less_than_a_trained_one(tmp_path):
-    frozen, whole = (
-        planner.plan(settings(tmp_path, "gpt-neox", f"model.method={m}"), 1).parts for m in ("mlp", "full")
-    )
-    assert frozen["optimizer"] < 0.1 * whole["optimizer"] and frozen["activations"] < whole["activations"]
 
 
 @pytest.mark.parametrize("family", bases.FAMILIES)
@@ -114,10 +92,3 @@ def test_the_verb(capsys):
     said = capsys.readouterr().out
     assert end.value.code == 0 and "(13,184,320 trained, 3,607,245,312 frozen), 2 GPUs, fp16" in said
     assert "  16 GB: fits" in said
-
-
-def test_needs_no_torch():
-    code = (
-        "import sys; from course_lib.prefix import config; config.PrefixConfig().sizes(); print('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

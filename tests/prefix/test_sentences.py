@@ -20,9 +20,6 @@ def test_each_sentence_can_be_formed_once_only():
         ("母は本を読みました。", "母は本を読んだ。"),
         ("彼は駅で電車を待ちません。", "彼は駅で電車を待たない。"),
         ("兄は皿を洗いませんでした。", "兄は皿を洗わなかった。"),
-        ("私は教師です。", "私は教師だ。"),
-        ("妹は作家でした。", "妹は作家だった。"),
-        ("姉は兵士ではありません。", "姉は兵士ではない。"),
         ("祖父は職員ではありませんでした。", "祖父は職員ではなかった。"),
     ],
 )
@@ -35,7 +32,6 @@ def test_no_sentence_of_the_task_is_in_the_text_of_the_base():
     task = {each.polite for each in sentences.pairs()}
     texts = list(sentences.documents(6_000))
     assert len(task) == sentences.TASK_SIZE and not task & {text.split("\n")[0] for text in texts}
-    # Nor is one of their plain forms.
     lines = {line for text in texts for line in text.split("\n")}
     assert not lines & {each.plain for each in sentences.pairs()}
 
