@@ -152,7 +152,6 @@ def test_the_room_counts_a_gpt2s_prefix(generator: Generator) -> None:
 
 def test_a_prefix_of_another_model_is_refused(generator: Generator, tmp_path: Path) -> None:
     own, other = digest(generator.folder), "0123456789abcdef" * 4
-    assert generator.generate(["牛丼"], how(), [Prefix(prefix(3), "a", own, generator.shape)])
     stranger = Prefix(prefix(3), "a", other, generator.shape)
     with pytest.raises(CourseError, match=f"trained on the weights 0123456789ab, the model's are {own[:12]}"):
         generator.generate(["牛丼"], how(), [stranger])

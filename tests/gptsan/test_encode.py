@@ -100,9 +100,6 @@ def test_json_lines_are_documents(tales: Path, tokenizer: Path, tmp_path: Path) 
     one, other = Examples(tmp_path / "files"), Examples(tmp_path / "lines")
     assert sorted(example["x"].tolist() for example in one) == sorted(example["x"].tolist() for example in other)
     assert report["documents"] == len(set(other.arrays["document"].tolist())) == 8
-    tales.write_text("filename,fileid\nall.jsonl,2\nother.txt,1")
-    mixed = encode(str(tales), tokenizer, tmp_path / "mixed", SMALL)
-    assert mixed["documents"] == 9 and mixed["classes"] == {1: 1, 2: report["examples"]}
 
 
 def test_the_same_for_any_number_of_workers(

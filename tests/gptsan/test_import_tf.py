@@ -93,8 +93,7 @@ def test_import(original: Path, values, tmp_path: Path, shard, monkeypatch):
     (original / "ja-swe36k.txt").write_text("a\nb", encoding="utf8")
     (original / "emoji.json").write_text("{}")
     report = import_tf(original, tmp_path / "hf")
-    assert report["variables"] == len(values)
-    assert report["left_out"] == 2 * len(values) + 1
+    assert (report["variables"], report["left_out"]) == (len(values), 2 * len(values) + 1)
     assert report["parameters"] == sum(value.size for value in values.values()) - SMALL.vocab_size
     assert (tmp_path / "hf/vocab.txt").read_text() == "a\nb"
     files = sorted((tmp_path / "hf").glob("*.safetensors"))
@@ -128,9 +127,8 @@ def formula(values: dict[str, np.ndarray], ids: list[int], spout: np.ndarray) ->
     v = {f"{name.removeprefix('model/')}": value.astype("f8") for name, value in values.items()}
     for i in range(8):
         spout = np.tanh(spout @ v[f"pasts/mlp{i}/kernel"])
-    slots = (spout @ v["pasts/out/kernel"]).reshape(
-        SMALL.num_layers, 2, SMALL.num_heads, 1, SMALL.d_model // SMALL.num_heads
-    )
+    size = SMALL.d_model // SMALL.num_heads
+    slots = (spout @ v["pasts/out/kernel"]).reshape(SMALL.num_layers, 2, SMALL.num_heads, 1, size)
     positions = np.arange(len(ids)) + 1
     x = v["wte"][ids] + v["wpe"][positions]
     seen = np.tril(np.ones((len(ids), len(ids) + 1)), 1)
@@ -139,7 +137,7 @@ def formula(values: dict[str, np.ndarray], ids: list[int], spout: np.ndarray) ->
             x = x + v["ete"][positions]
         q, k, w = np.einsum("th,hpnd->pntd", x, v[f"att{layer}/qkv/kernel"])
         k, w = (np.concatenate([slot, part], 1) for slot, part in zip(slots[layer], (k, w)))
-        scores = np.einsum("ntd,nsd->nts", q, k) * (SMALL.d_model // SMALL.num_heads) ** -0.5
+        scores = np.einsum("ntd,nsd->nts", q, k) * size**-0.5
         heads = np.einsum("nts,nsd->ntd", softmax(scores * seen - (1 - seen) * 10000), w)
         x = x + norm(np.einsum("ntd,ndh->th", heads, v[f"att{layer}/o/kernel"]), f"an{layer}")
         if layer < SMALL.num_switch_layers:

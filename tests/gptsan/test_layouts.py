@@ -64,7 +64,6 @@ def test_what_does_not_fit_begins_the_next_example() -> None:
 
 
 def test_a_full_example_at_the_end_of_a_document() -> None:
-    assert packed("abcde", num_context=8) == ([("<|abcde/", "_abcde/E", 1)], 0)
     assert packed("abcdef", num_context=8) == ([("<|abcdef", "_abcdef/", 1)], 1)  # no example of a line end alone
 
 
@@ -149,8 +148,6 @@ def test_hybrid_draws_the_length_of_the_encoder_part() -> None:
             assert x.index("|") == num_input and set(y[:num_input]) == {"_"}
             seen.add(num_input)
     assert seen == set(range(1, 15))
-    alone = packed(*lines, mode="hybrid", hybrid_rate=0.0, num_context=16)
-    assert alone == packed(*lines, num_context=16)
 
 
 def test_the_line_before_is_learned_to_follow_or_not() -> None:

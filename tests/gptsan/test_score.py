@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from course_lib.errors import UsageError
 from course_lib.evaluation import bits
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.gptsan.encode_config import EncodeConfig
@@ -38,10 +37,7 @@ def test_a_document_costs_what_its_training_example_costs(
 ) -> None:
     text = "犬が吠えた。外は雨だ！わんわんわん、あああ。"
     settings = EncodeConfig(mode="lm", num_context=64)
-    (example,), left_out = pack(
-        text.splitlines(), words.swe, Marks.of(words.swe), settings, np.random.default_rng(0), str
-    )
-    assert left_out == 0 and example.num_input == 1
+    ((example,), _) = pack([text], words.swe, Marks.of(words.swe), settings, np.random.default_rng(0), str)
     scorer = GptsanScorer(generator, spout)
     length = max(at for at, label in enumerate(example.y) if label >= 0) + 1
     ids = torch.tensor([example.x[:length]])
@@ -74,17 +70,3 @@ def test_later_windows_begin_like_a_training_example(generator: GPTSANGenerator)
         rows = generator.model(ids, token_type_ids=types).logits[0, 2:].log_softmax(-1)
     expected = [rows[at - 8, tokens.target[at]].item() for at in range(16, 24)]
     assert found.log_probabilities[16:24] == pytest.approx(expected, abs=1e-5)
-
-
-def test_sentence_ends_and_runs_are_read_as_in_training(generator: GPTSANGenerator, words: GPTSanTokenizer) -> None:
-    tokens = GptsanScorer(generator).tokens("あああ。雨", end=True)
-    marks = generator.marks
-    a, stop, rain = (words.swe.encode_text(character)[0] for character in "あ。雨")
-    assert tokens.target == [a, marks.bag, stop, rain, marks.newline, marks.eot]
-    assert tokens.read == [marks.seg, a, marks.bag, marks.sep, rain, marks.newline]
-    assert tokens.text == "あああ。雨"
-
-
-def test_a_spout_that_the_model_has_not(generator: GPTSANGenerator) -> None:
-    with pytest.raises(UsageError, match="classes 0 to 3"):
-        GptsanScorer(generator, "9")

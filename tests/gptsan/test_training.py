@@ -91,9 +91,8 @@ def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
     assert changed == before.keys() - frozen - {"final_logits_bias"}
     losses = [entry["loss"] for entry in unbroken.log if entry["kind"] == "train"]
     assert losses[-1] < losses[0] - 0.05
-    kept = read_module(unbroken.folder / "checkpoints" / f"checkpoint-{STEPS}")
-    assert kept
-    assert not {name for name in kept if name in frozen}, "what is frozen lies in the checkpoint that is trained"
+    kept = set(read_module(unbroken.folder / "checkpoints" / f"checkpoint-{STEPS}"))
+    assert kept and not kept & frozen
     GPTSanForCausalLM.from_pretrained(tmp_path / "model")
 
 
@@ -136,10 +135,9 @@ def from_scratch(place: Path, run: Path, *overrides: str) -> GptsanConfig:
     return config.build(GptsanConfig, given)
 
 
-@pytest.mark.parametrize("begin", [settings, from_scratch])
-def test_in_16_bits_the_logits_take_16_bits(place, tmp_path, begin):
+def test_in_16_bits_the_logits_take_16_bits(place, tmp_path):
     """DeepSpeed casts parameters and leaves buffers as they are: a bias in fp32 would make logits of fp32."""
-    model = Gptsan(begin(place, tmp_path / "run", "precision.dtype=bf16")).model()
+    model = Gptsan(settings(place, tmp_path / "run", "precision.dtype=bf16")).model()
     for parameter in model.parameters():
         parameter.data = parameter.data.bfloat16()
     assert model(torch.zeros(1, 8, dtype=torch.long)).logits.dtype == torch.bfloat16

@@ -126,7 +126,7 @@ def test_first_samples_are_trained_on_last_ones_held_out(tmp_path, sizes, train,
     [
         ('{"text": "今日"}\n\n{"text": 3}\n', {}, 'line 3: expected'),
         ('{"text": "今日"}\n{"text": "今\n', {}, "line 2: not readable as JSON"),
-        ('{"text": "今日"}\n{"text": " \\n"}\n', {}, "line 2: nothing to learn: the text is empty"),
+        ('{"text": "今日"}\n{"text": " \\n"}\n', {}, "line 2: nothing to learn"),
         ('{"prompt": "今", "text": "日"}\n', {"form": "pairs"}, 'line 1: expected.*"target"'),
         ('{"text": "今日"}\n', {"train_size": 2}, r"data.train_size, data.dev_size: 2, 0 are not allowed: .* has 1 samples"),
     ],

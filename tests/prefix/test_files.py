@@ -61,7 +61,6 @@ def test_peft_reads_what_we_write(family: str, tmp_path: Path) -> None:
     text = ids(2, 7)
     expected = theirs(text, attention_mask=torch.ones_like(text)).logits
     torch.testing.assert_close(run(base(family), [mine.values] * 2, text), expected, atol=1e-5, rtol=1e-5)
-    assert (run(base(family), [None] * 2, text) - expected).abs().max() > 0.1
     found = read(tmp_path / "adapter")
     assert (found.task, found.base, found.shape) == ("task", frozen_base.digest(tmp_path / "base"), SHAPE)
     write(mine, tmp_path / "adapter", "peft", tmp_path / "base")  # over its own product
