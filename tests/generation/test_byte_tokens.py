@@ -8,13 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from course_lib import paths
 from course_lib.generation import byte_tokens
 from course_lib.generation.byte_tokens import ENDED, MISSING, NEXT, ROOM, TEXT, ByteTokens
 from course_lib.gptsan.generate import byte_table
 from course_lib.pretrain import text_codec
-from course_lib.subword.config import UnigramConfig
-from course_lib.subword.unigram import train_unigram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, pre_tokenizers
@@ -25,7 +22,7 @@ from tests.gptsan.test_tokenizer import ENCODING
 from tests.pretrain import models
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
-KINDS = ("bpe", "unigram", "gptsan", "byte-level")
+KINDS = ("bpe", "gptsan", "byte-level")
 # What no text can hold: half a surrogate pair. U+FFFD is never written.
 CHARACTERS = st.characters(codec="utf-8", exclude_characters=BROKEN)
 
@@ -47,15 +44,8 @@ def fallback(folder: Path) -> Words:
 
 @cache
 def words(kind: str) -> Words:
-    place = Path(mkdtemp())
     if kind == "bpe":
-        return fallback(models.tokenizer(place))
-    if kind == "unigram":
-        lines = place / "lines.txt"
-        tales = sorted((paths.data("classified/list.csv").parent / "tale").glob("*.txt"))
-        lines.write_text("\n".join(tale.read_text(encoding="utf8") for tale in tales), encoding="utf8")
-        train_unigram([lines], place / "unigram", UnigramConfig(vocab_size=1500, max_sentence_length=10_000))
-        return fallback(place / "unigram")
+        return fallback(models.tokenizer(Path(mkdtemp())))
     if kind == "gptsan":
         bytes_of = {value: ENCODING.ids[f"<|byte{value}|>"] for value in range(255)}
         return Words(byte_table(ENCODING, len(ENCODING)), ENCODING.decode, bytes_of)

@@ -9,7 +9,6 @@ from course_lib.prefix import products
 from course_lib.prefix.config import PrefixConfig
 from course_lib.settings.config import describe, load
 from course_lib.settings.profiles import BUNDLED, CONFIGS
-from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.memory import plan
 
 RUNS = sorted(path.name for path in CONFIGS.glob("prefix-*.yaml"))
@@ -61,8 +60,7 @@ def test_every_profile_has_two_tasks_and_short_runs_that_one_process_can_make(pr
     for name, settings in tasks.items():
         steps, ranks = settings.engine.max_steps, settings.launch.ranks
         assert steps and ranks
-        # the course's samples are few: the warm-up must fit, and no sample is read more than a hundred times
-        assert warmup_steps(settings.optimizer.lr, steps) < steps / 2
+        # The course's samples are few: no sample is read more than a hundred times.
         assert steps * settings.batch.resolve(ranks).total < 100 * 240
         assert products.quick_settings(name).precision.dtype != "fp16"
     assert {"mlp", "embedding", "LoRA"} <= products.quick().rates.keys()

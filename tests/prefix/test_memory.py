@@ -4,7 +4,6 @@ import pytest
 import torch
 import yaml
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.cli import main
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models.causal import model_config
 from course_lib.prefix.config import PrefixConfig
@@ -80,11 +79,3 @@ def test_the_shape_of_a_base(tmp_path, family):
     base.config.save_pretrained(tmp_path)
     given = build(PrefixConfig, {"model": {"base": str(tmp_path)}})
     assert list(given.sizes().frozen) == [p.numel() for p in base.parameters()]
-
-
-def test_the_verb(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["memory", "-c", "prefix-neox-3.6b.yaml"])
-    said = capsys.readouterr().out
-    assert end.value.code == 0 and "(13,184,320 trained, 3,607,245,312 frozen), 2 GPUs, fp16" in said
-    assert "  16 GB: fits" in said

@@ -1,7 +1,6 @@
 """The generated sentences: right Japanese endings, no sentence in two places, the same text for the same seed."""
 
 import json
-from collections import Counter
 
 import pytest
 from course_lib import paths
@@ -42,15 +41,6 @@ def test_the_file_of_the_task_holds_these_sentences():
     assert found == [{"prompt": f"{each.polite}\n", "target": each.plain} for each in sentences.pairs()]
 
 
-def test_each_line_is_the_first_one_changed_and_shares_are_as_stated():
-    texts = list(sentences.documents(3_000))
-    assert texts[:50] == list(sentences.documents(50)) != list(sentences.documents(50, seed=7))
-    sentence_of = {each.polite: each for kind in sentences.every_sentence().values() for each in kind}
-    changes: Counter[str] = Counter()
-    for text in texts:
-        first, *others = text.split("\n")
-        assert len(others) == sentences.LINES - 1
-        by_line = {sentence_of[first].changed(change): change for change in sentences.CHANGES}
-        changes.update(by_line[line] for line in others)
-    for change, share in sentences.CHANGES.items():
-        assert changes[change] / changes.total() == pytest.approx(share, abs=0.02)
+def test_a_seed_gives_the_same_documents():
+    first, again, other = (list(sentences.documents(50, seed=seed)) for seed in (0, 0, 7))
+    assert first == again != other and all(text.count("\n") == sentences.LINES - 1 for text in first)
