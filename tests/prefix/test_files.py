@@ -11,6 +11,7 @@ import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
+from course_lib.prefix.config import Form
 from course_lib.prefix.files import Prefix, read, write
 from peft import PeftModel, PrefixTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
@@ -112,6 +113,14 @@ def saved(content: Any) -> Callable[[Path], object]:
     return lambda path: torch.save(content, path)
 
 
+def cut(form: Form) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        write(some(), path, form)
+        os.truncate(path, 2000)
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("make", "line"),
     [
@@ -119,8 +128,8 @@ def saved(content: Any) -> Callable[[Path], object]:
         (saved({"model": prefix(5)}), "holds a dict, expected one bare tensor"),
         (saved(torch.zeros(5, 191)), r"a tensor \[5, 191\]"),
         (saved(Hostile()), "asks for getattr, which could run code"),
-        (lambda path: write(some(), path) or os.truncate(path, 2000), "not a prefix of the course, or cut short"),
-        (lambda path: write(some(), path, "rinna") or os.truncate(path, 2000), "cut short"),
+        (cut("course"), "not a prefix of the course, or cut short"),
+        (cut("rinna"), "cut short"),
         (lambda path: save_file({"prompt_embeddings": prefix(5)}, path), "give the folder"),
         (lambda path: write(Prefix(prefix(5), "t", shape=Shape(3, 4, 4)), path), "192 numbers per position"),
         (lambda path: None, "no such file"),
