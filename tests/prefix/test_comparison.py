@@ -1,7 +1,5 @@
 """Runs over seeds and learning rates, LoRA among them, and the base without training."""
 
-import math
-
 import pytest
 import torch
 from course_lib.models import frozen_base
@@ -20,27 +18,19 @@ def short(place, tmp_path):  # noqa: F811
 
 
 def test_runs_over_seeds_are_single_runs_with_these_seeds(short):
-    cases = {"P = 2": ["model.length=2"], "LoRA": ["model.method=full"]}
-    found = over_seeds(short, cases, {"LoRA": lora.builder(2)}, seeds=(1, 4))
-    assert list(found) == ["P = 2", "LoRA"] and [len(runs.runs) for runs in found.values()] == [2, 2]
+    (found,) = over_seeds(short, {"P = 2": ["model.length=2"]}, seeds=(1, 4)).values()
     alone = sweep(short, {"alone": ["model.length=2", "engine.seed=4"]})["alone"]
-    assert found["P = 2"].runs[1].losses == alone.losses != found["P = 2"].runs[0].losses
-    assert found["P = 2"].held_out == Spread.of([run.held_out for run in found["P = 2"].runs])
-    # 3 layers: A [2, 32] and B [3 · 32, 2]
-    assert found["LoRA"].runs[0].trained == 3 * 2 * (32 + 96)
+    assert found.runs[1].losses == alone.losses != found.runs[0].losses
+    assert found.held_out == Spread.of([run.held_out for run in found.runs])
 
 
 def test_each_case_gets_its_best_rate_and_no_run_twice(short):
-    cases = {"mlp": ["model.length=2", "optimizer.lr.min=0"], "LoRA": ["model.method=full", "optimizer.lr.min=0"]}
-    builders = {"LoRA": lora.builder(2)}
-    tried = over_rates(short, cases, {"mlp": [1e-12, 3e-2], "LoRA": [1e-3, 1e-12]}, builders)
-    found = at_best_rate(short, cases, tried, builders, seeds=(*SEEDS[:1], 7))
-    for name, rate in (("mlp", 3e-2), ("LoRA", 1e-3)):
-        losses = {each: run.held_out or math.inf for each, run in tried[name].items()}
-        assert min(losses, key=losses.__getitem__) == rate
-        assert found[name].runs[0] is tried[name][rate] and len(found[name].runs) == 2
-        more = over_seeds(short, {name: [*cases[name], f"optimizer.lr.max={rate}"]}, builders, (SEEDS[0], 7))[name]
-        assert [run.losses for run in more.runs] == [run.losses for run in found[name].runs]
+    cases = {"P = 2": ["model.length=2", "optimizer.lr.min=0"], "P = 3": ["model.length=3", "optimizer.lr.min=0"]}
+    tried = over_rates(short, cases, {"P = 2": [1e-12, 3e-2], "P = 3": [3e-2, 1e-12]})
+    found = at_best_rate(short, cases, tried, seeds=(SEEDS[0], 7))
+    for name, runs in found.items():
+        assert runs.runs[0] is tried[name][3e-2] and len(runs.runs) == 2
+        assert runs.runs[0].losses != runs.runs[1].losses
 
 
 @pytest.mark.parametrize("family", bases.FAMILIES)
@@ -55,6 +45,8 @@ def test_lora_starts_from_the_base_and_trains_nothing_of_it(short, tmp_path, fam
     assert model
     trained = {name: each for name, each in model.base.named_parameters() if each.requires_grad}
     assert trained and all("lora_" in name for name in trained)
+    # 3 layers: A [2, 32] and B [3 · 32, 2]
+    assert sum(each.numel() for each in trained.values()) == 3 * 2 * (32 + 96)
     assert any(each.abs().sum() > 0 for name, each in trained.items() if "lora_B" in name)
     kept = {name.replace(".base_layer", ""): each for name, each in model.base.named_parameters()}
     assert all(torch.equal(kept[name], each) for name, each in before.items())
