@@ -32,15 +32,8 @@ Texts = list[list[int]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (
-        ("batch", 8),
-        ("prompt", 32),
-        ("new", 32),
-        ("layers", 6),
-        ("hidden", 512),
-        ("rounds", 7),
-        ("threads", 1),
-    ):
+    defaults = {"batch": 8, "prompt": 32, "new": 32, "layers": 6, "hidden": 512, "rounds": 7, "threads": 1}
+    for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -29,18 +29,8 @@ from course_lib.training.task import Task
 from tests.bench.gpu_common import GB, Bench, Part, Values, common_changes, largest, overrides
 from tests.gptsan import handmade
 
-TINY = {
-    "vocab_size": 400,
-    "max_position_embeddings": 136,
-    "d_model": 32,
-    "d_ff": 64,
-    "d_ext": 64,
-    "d_spout": 8,
-    "num_heads": 4,
-    "num_experts": 4,
-    "num_switch_layers": 2,
-    "num_ext_layers": 2,
-}
+TINY = {"vocab_size": 400, "max_position_embeddings": 136, "d_model": 32, "d_ff": 64, "d_ext": 64, "d_spout": 8}
+TINY |= {"num_heads": 4, "num_experts": 4, "num_switch_layers": 2, "num_ext_layers": 2}
 CLASSES = 4
 
 

@@ -112,10 +112,8 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
         about = {
             "profile": profiles.name(),
             "texts": [path.name for path in texts],
-            "characters": sum(map(len, documents)),
-        }
-        about |= {
             "documents": len(documents),
+            "characters": sum(map(len, documents)),
             "held_out_documents": len(held_out),
             "held_out_characters": sum(map(len, held_out)),
             "tokens": found.tokens,

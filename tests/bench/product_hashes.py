@@ -41,13 +41,12 @@ def course(*arguments: object) -> str:
 def digests(place: Path, name: str) -> Record:
     """The digest of a file, or of every file of a folder, under the product's name."""
     paths = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
-    return {
-        f"{name}/{path.name if path == place else path.relative_to(place)}": hashlib.sha256(
-            path.read_bytes()
-        ).hexdigest()
-        for path in paths
-        if path.name not in VARYING
-    }
+    found = {}
+    for path in paths:
+        if path.name not in VARYING:
+            part = path.name if path == place else path.relative_to(place)
+            found[f"{name}/{part}"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
 
 
 def texts(work: Path) -> Record:
@@ -116,16 +115,8 @@ def runs(work: Path) -> tuple[Record, dict[str, list[float]]]:
         course("ct2", "export", base, "-o", work / f"ct2-{family}")
         found |= digests(work / f"ct2-{family}" / "model.bin", f"ct2-{family}")
         run = work / f"prefix-{family}-run"
-        course(
-            "prefix",
-            "train",
-            "-c",
-            "prefix-tiny.yaml",
-            "-o",
-            run,
-            *short,
-            *(part for key in task for part in ("--set", key)),
-        )
+        chosen = [part for key in task for part in ("--set", key)]
+        course("prefix", "train", "-c", "prefix-tiny.yaml", "-o", run, *short, *chosen)
         for form in ("course", "rinna", "peft"):
             target = work / f"prefix-{family}-{form}"
             course("prefix", "convert", run / "prefix.safetensors", "-o", target, "--form", form, "--base", base)

@@ -226,12 +226,8 @@ def by_hand() -> int:
         for name, (before, words) in differences(here).items():
             ends = [here.wait(each) for each in start(name, *before)]
             line = ends[0][1].strip()
-            right = (
-                all(code != 0 for code, _ in ends)
-                and line.startswith("course: nodeB: ")
-                and words in line
-                and "\n" not in line
-            )
+            right = all(code for code, _ in ends) and line.startswith("course: nodeB: ") and words in line
+            right = right and "\n" not in line
             here.check(f"{name} on a node is named in one line", right, ends)
             print(f"    {line}", flush=True)
         return here.failed
@@ -251,15 +247,8 @@ def differences(here: Place) -> dict[str, tuple[list[str], str]]:
     (data / "tokens.bin").write_bytes(tokens)
 
     def mounted(source: Path, target: Path) -> list[str]:
-        return [
-            "unshare",
-            "--mount",
-            "sh",
-            "-c",
-            'mount --bind "$0" "$1" && shift && exec "$@"',
-            str(source),
-            str(target),
-        ]
+        script = 'mount --bind "$0" "$1" && shift && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", script, str(source), str(target)]
 
     return {
         "other data": (mounted(data, here.inputs), "not the same content as on the first node"),

@@ -42,7 +42,6 @@ def test_texts_for_people_are_found() -> None:
     [
         ("{kind!r}：{len(found):>5}", 'print(f"{kind!r}：{len(found):>5}")'),
         ("{kind!r}", 'print(f"{len(found)} of {kind!r}")'),
-        ('"', 'print(f"{len(found)} of {kind!r}")'),
         ("{len(other)} of {kind!r}", 'print(f"{len(found)} of {kind!r}")'),
     ],
 )

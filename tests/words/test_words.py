@@ -48,9 +48,8 @@ def japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     words._catalogue.cache_clear()
 
 
-@pytest.mark.parametrize("language", ["", "en"])
-def test_english_is_the_default(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COURSE_LANG", language)
+def test_english_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_LANG", "")
     assert tr("documents") == "documents" and tr("{number:,} documents", number=1234) == "1,234 documents"
 
 
@@ -62,9 +61,8 @@ def test_a_message_is_translated_with_its_fields() -> None:
     assert tr("unknown") == "unknown" and tr("") == ""
 
 
-@pytest.mark.parametrize("language", ["de", "../ja"])
-def test_a_language_without_a_catalogue_is_refused(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COURSE_LANG", language)
+def test_a_language_without_a_catalogue_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_LANG", "../ja")
     with pytest.raises(UsageError, match="en, ja"):
         tr("documents")
 
