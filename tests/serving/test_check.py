@@ -72,6 +72,7 @@ def test_a_whole_folder(folders, family: str):
         (lambda folder: (folder / "model.layers.2.x.bin").touch(), "unexpected: model.layers.2.x.bin"),
         (replace("head_num = 4", "head_num = 3"), "heads: config.ini: 3 (heads) is not divisible by 2 ranks"),
         (replace("num_layer = 2", "num_layer = 999999999"), "config: config.ini: [gptneox] num_layer = 999999999"),
+        (replace("task_name = plain", "task_name = ../plain"), "config: config.ini"),
         (replace("end_id = 3", "end_id = 99"), "config: config.ini: end_id = 99 is no token, vocab_size = 43"),
         (lambda folder: (folder.parent / "conversion.json").write_text("{"), "config: conversion.json"),
         (write(BIAS, lambda data: np.array([np.nan, np.inf, 1], np.float16).tobytes() + data[6:]), f"values: {BIAS}: 2 of 24 numbers"),

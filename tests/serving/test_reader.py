@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from course_lib.checkpoints.torch_dtypes import TORCH
+from course_lib.errors import CourseError
 from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.serving import layout, reader, weight_map
 from course_lib.serving.export import export
@@ -91,6 +92,13 @@ def test_what_the_format_has_no_place_for_comes_back(tmp_path: Path, changes):
     found = reader.load(tmp_path / "ft").model
     assert torch.allclose(logits(found, [None] * 3), logits(model, [None] * 3), rtol=0, atol=1e-5)
     assert found.config.max_position_embeddings == model.config.max_position_embeddings
+
+
+def test_a_folder_of_several_is_named(tmp_path: Path):
+    export(save(build("gpt2"), tmp_path / "model"), tmp_path / "ft", 2)
+    (tmp_path / "ft" / "1-gpu").mkdir()
+    with pytest.raises(CourseError, match="holds 1-gpu, 2-gpu; name one"):
+        reader.load(tmp_path / "ft")
 
 
 @settings(max_examples=60, deadline=None)
