@@ -215,7 +215,7 @@ def test_no_slide_overflows(path: Path, decks: Path, page: Any) -> None:
     page.on("pageerror", lambda error: problems.append(str(error)))
     measured = measure(page, decks / f"{path.stem}.html")
     assert len(measured) == len(slides(nbformat.read(path, as_version=4).cells))
-    assert overflowing(measured) == problems == []
+    assert not overflowing(measured) and not problems
     assert [slide for slide in measured if slide["drawn"] < 200] == []
     assert all(url.startswith(("file:", "data:")) for url in asked)
     assert page.evaluate("Reveal.hasPlugin('notes')")
