@@ -3,7 +3,7 @@
 import pytest
 import torch
 from course_lib.models import frozen_base
-from course_lib.prefix import lora
+from course_lib.prefix import lora, single_process_trainer
 from course_lib.prefix.comparison import SEEDS, Spread, at_best_rate, over_rates, over_seeds, untrained
 from course_lib.prefix.single_process_trainer import sweep, train
 from peft import get_peft_model_state_dict
@@ -13,7 +13,9 @@ from tests.prefix.test_training import place, settings  # noqa: F401
 
 
 @pytest.fixture
-def short(place, tmp_path):  # noqa: F811
+def short(place, tmp_path, monkeypatch):  # noqa: F811
+    # In this process: each worker would import transformers first.
+    monkeypatch.setattr(single_process_trainer, "trainings_at_once", lambda *_: 1)
     return settings(place, tmp_path, "engine.max_steps=3", "optimizer.lr.warmup_steps=1", "model.warm_start_steps=0")
 
 
