@@ -36,8 +36,10 @@ check: lint
 test: lint
 	$(PYTEST) -m "not rehearse"
 
-# What takes longer: the profiles, JupyterLab, Chromium, Colab, Japanese notebooks, Ray, Slurm, S3, other interruptions.
+# What takes longer: the profiles, JupyterLab, Chromium, Colab, Japanese edition, Ray, Slurm, S3, other interruptions.
 rehearse: lint
+	$(BIN)/course words ja --check --release
+	PYTHONPATH=docs $(BIN)/python -m tests.words.textlint
 	$(PYTEST) -m rehearse
 
 lint: $(INSTALLED)
@@ -52,7 +54,6 @@ lint: $(INSTALLED)
 	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	$(SCHEMA) vendor.citation-file-format CITATION.cff
 	@$(BIN)/course words ja --check
-	$(BIN)/python -m tests.words.textlint
 
 lab: $(INSTALLED)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
