@@ -4,6 +4,7 @@ docs/locale/ja/textlint has its rules and its versions, which npm installs. Wher
 checked, and a line says so.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,9 @@ def write(folder: Path) -> None:
         # Titles and links are no sentences.
         if text.startswith("**出典"):
             continue
-        (folder / f"{key.replace(' ', '-cell-')}.md").write_text(f"{text}\n", encoding="utf8")
+        # A field of an f-string in a code cell, such as {value!r}, is no text.
+        plain = re.sub(r"\{[^{}]*\}", "1", text)
+        (folder / f"{key.replace(' ', '-cell-')}.md").write_text(f"{plain}\n", encoding="utf8")
     for page in pages.pages():
         text = pages.translated(page.read_text(encoding="utf8"), texts)
         name = page.relative_to(REPOSITORY).as_posix().replace("/", "-")
