@@ -57,7 +57,6 @@ def _started(arguments: list[str] | None) -> int:
     from course_lib.settings import profiles
 
     profiles.make_absolute()
-
     # If the terminal encoding cannot represent Japanese, print ? instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -34,7 +34,6 @@ STEP = 1 << 14
 # A folder that contains one of these files is a course product.
 PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json", "encoding.json")
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 # Stands for standard output as the target of a text.
 STANDARD_OUTPUT = Path("-")
 MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
@@ -44,46 +43,17 @@ class TrailingBytes(OSError):
     """Error for bytes after the last stream in a compressed file that do not begin another stream."""
 
 
-def _streams(kind: str, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of all streams in an .xz or .bz2 file, in constant memory.
+class _Streams(io.RawIOBase):
+    """The content of all streams in an .xz or .bz2 file, as a file.
 
     bz2.open and lzma.open stop without an error at the first byte that does not begin a stream. lzma.open also stops at
-    the zero bytes that xz allows between streams (padding, a multiple of 4 bytes: tukaani.org/xz/xz-file-format.txt,
-    2.2). Here the padding is skipped; other bytes raise TrailingBytes, and a truncated file raises EOFError.
+    the zero bytes that xz allows between streams (padding: tukaani.org/xz/xz-file-format.txt, 2.2). Here the padding is
+    skipped; other bytes raise TrailingBytes, and a truncated file raises EOFError.
     """
-    magic, held, begun = MAGIC[f".{kind}"], b"", False
-    while True:
-        padding = 0
-        while block := held or file.read(CHUNK):
-            held = block.lstrip(b"\0") if begun and kind == "xz" else block
-            padding += len(block) - len(held)
-            if held:
-                break
-        if begun and 0 < len(held) < len(magic):
-            held += file.read(len(magic))
-        if begun and (padding % 4 or not (held or magic).startswith(magic)):
-            at = file.tell() - len(held) - padding
-            raise TrailingBytes(f"the {kind} data ends at byte {at}, but the file goes on; remove what follows")
-        if not held:
-            if begun:
-                return
-            raise EOFError(f"no {kind} data")
-        begun = True
-        stream = bz2.BZ2Decompressor() if kind == "bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
-        while not stream.eof:
-            if stream.needs_input and not held and not (held := file.read(STEP)):
-                raise EOFError(f"the last {kind} stream does not end")
-            content, held = stream.decompress(held, STEP), b""
-            if content:
-                yield content
-        held = stream.unused_data
 
-
-class _Reader(io.RawIOBase):
-    """The content of a compressed file as a file."""
-
-    def __init__(self, kind: str, file: BinaryIO) -> None:
-        self._file, self._blocks, self._held = file, _streams(kind, file), b""
+    def __init__(self, suffix: str, file: BinaryIO) -> None:
+        self._suffix, self._file, self._held = suffix, file, b""
+        self._stream: bz2.BZ2Decompressor | lzma.LZMADecompressor | None = None
 
     def readable(self) -> bool:
         return True
@@ -94,17 +64,45 @@ class _Reader(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer).cast("B")
-        self._held = self._held or next(self._blocks, b"")
-        size = min(len(view), len(self._held))
-        view[:size], self._held = self._held[:size], self._held[size:]
-        return size
+        while (self._stream and not self._stream.eof) or self._begin():
+            assert self._stream
+            if self._stream.needs_input and not self._more():
+                raise EOFError(f"the last {self._suffix[1:]} stream does not end")
+            held, self._held = self._held, b""
+            content = self._stream.decompress(held, min(STEP, len(view)))
+            if self._stream.eof:
+                self._held = self._stream.unused_data
+            if content:
+                view[: len(content)] = content
+                return len(content)
+        return 0
+
+    def _more(self) -> bool:
+        """Read on if nothing is held; return whether something is."""
+        self._held = self._held or self._file.read(STEP)
+        return bool(self._held)
+
+    def _begin(self) -> bool:
+        """Begin the next stream, behind padding; return False at the end of the file."""
+        magic, is_first = MAGIC[self._suffix], self._stream is None
+        while self._more() and not is_first and self._suffix == ".xz" and self._held[0] == 0:
+            self._held = self._held.lstrip(b"\0")
+        if not self._held and not is_first:
+            return False
+        if len(self._held) < len(magic):
+            self._held += self._file.read(len(magic))
+        if not is_first and not self._held.startswith(magic):
+            kind, at = self._suffix[1:], self._file.tell() - len(self._held)
+            raise TrailingBytes(f"the {kind} data ends at byte {at}, but the file goes on; remove what follows")
+        self._stream = bz2.BZ2Decompressor() if self._suffix == ".bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        return True
 
 
 # suffix → function that takes an open compressed file and returns a reader for its decompressed content. Reading
 # raises an error if the content does not match the suffix.
 OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".bz2": lambda file: io.BufferedReader(_Reader("bz2", file), CHUNK),
-    ".xz": lambda file: io.BufferedReader(_Reader("xz", file), CHUNK),
+    ".bz2": lambda file: io.BufferedReader(_Streams(".bz2", file), CHUNK),
+    ".xz": lambda file: io.BufferedReader(_Streams(".xz", file), CHUNK),
     ".gz": gzip.open,
 }
 
@@ -167,45 +165,35 @@ def naming(path: Path, place: Path | None = None) -> Iterator[None]:
         yield
     except OSError as error:
         if place and isinstance(error.filename, str):
-            temporary = re.escape(f"{place.absolute().parent}{os.sep}") + _temporary_names(place)
-            full = str(Path(error.filename).absolute())
-            if match := re.match(temporary, full):
-                error.filename = str(path) + full[match.end() :]
+            error.filename = re.sub(f"^.*{_temporary_names(place)}", lambda _: str(path), error.filename)
         # NumPy reports a short write without an error number.
-        elif error.filename is None and (error.errno or (place and SHORT_WRITE.search(str(error)))):
+        elif error.filename is None and (error.errno or (place and "requested and" in str(error))):
             error.filename = str(path)
         raise
     except CourseError:
         raise
     except Exception as error:
-        reason = next((reason for reason in FULL if place and reason in str(error)), None)
-        if reason:
+        if reason := next((reason for reason in FULL if place and reason in str(error)), None):
             raise CourseError(f"{path}: {reason}") from error
         raise
 
 
 def require_replaceable(path: Path) -> Path:
-    """Return `path` if it is a place for a product; raise UsageError if it is a device, a pipe or a link to one.
+    """Return `path` if it may become a product; raise UsageError if it is a device, a pipe or a link to one.
 
     A rename would replace the device itself, and /dev/stdout would lead to the file behind a redirection.
     """
-    step = path.absolute()
-    for _ in range(40):
-        special = step.exists() and not step.is_file() and not step.is_dir()
-        if special or (step.parts[1:2] in (("dev",), ("proc",)) and step.parts[2:3] != ("shm",)):
-            raise UsageError(f"-o {path}: is a device or pipe; allowed: a path, or - where the product is one text")
-        if not step.is_symlink():
-            break
-        step = Path(os.path.normpath(step.parent / step.readlink()))
+    chain = [path, path.parent / path.readlink()] if path.is_symlink() else [path]
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    places = [place.absolute().parts[1:3] for place in chain]
+    if special or any(place[:1] in (("dev",), ("proc",)) and place != ("dev", "shm") for place in places):
+        raise UsageError(f"-o {path}: is a device or pipe; allowed: a path, or - where the product is one text")
     return path
 
 
 def behind_links(path: Path) -> Path:
     """Return the target of `path` if it is a symbolic link, otherwise `path`."""
-    resolved = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if resolved.is_symlink():
-        raise CourseError(f"{path}: symbolic links form a loop")
-    return resolved
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _hidden(target: Path) -> Path:
@@ -272,19 +260,21 @@ def remove_leftovers(target: Path) -> None:
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
     """Yield an empty folder in the system's temporary folder, and remove it and those of killed runs."""
-    with _held(Path(tempfile.gettempdir(), name), lambda path: path.mkdir(0o700)) as folder:
+    with _held(Path(tempfile.gettempdir(), name), _private) as folder:
         yield folder
+
+
+def _private(folder: Path) -> None:
+    folder.mkdir(0o700)
 
 
 @contextmanager
 def work_folder(target: Path) -> Iterator[Path]:
     """Yield an empty hidden folder next to `target`, where a disk has room for it, and remove it at the end."""
     if target == STANDARD_OUTPUT:
-        with temporary_folder("course-work") as folder:
-            yield folder
-        return
+        target = Path(tempfile.gettempdir(), "course")
     resolved = behind_links(target)
-    with naming(target, resolved), _held(resolved.with_name(resolved.name + ".work"), Path.mkdir) as folder:
+    with naming(target, resolved), _held(resolved.with_name(f"{resolved.name}.work"), _private) as folder:
         yield folder
 
 

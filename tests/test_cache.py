@@ -123,7 +123,7 @@ def test_equal_products_give_equal_bytes(course: Course, archive: Path) -> None:
     assert cache.unpack(course.products(), archive).products
     for path in workspace.root().rglob("*"):
         path.touch()
-    assert cache.pack(course.products(), archive.with_name("again.zip")).left_out == {}
+    assert cache.pack(course.products(), archive.with_name("again.zip")).kept == {}
     assert archive.with_name("again.zip").read_bytes() == archive.read_bytes()
     assert archive.stat().st_size < len(WEIGHTS) / 50
 
@@ -135,7 +135,7 @@ def test_only_what_is_finished_is_packed(course: Course, tmp_path: Path) -> None
     course.build()
     course.settings["b/second"] = {"n": 2}
     done = cache.pack(course.products(), tmp_path / "cache.zip")
-    assert (done.products, done.left_out) == (["a/first"], {"b/second": "stale", "c/third": "stale"})
+    assert (done.products, done.kept) == (["a/first"], {"b/second": "stale", "c/third": "stale"})
 
 
 def test_a_file_that_differs_from_its_manifest_is_not_packed(course: Course, archive: Path) -> None:

@@ -63,10 +63,10 @@ def test_a_run_is_the_profiles_own_unless_a_file_is_named(capsys: pytest.Capture
         (runs.GPTSAN, "gptsan-2.8b-extra14-classes"),
         (runs.PREFIX, "prefix-neox-3.6b-lines"),
     ):
-        assert options.run_file(Path("xl"), kind.of_profile) == Path(f"{file}.yaml")
+        assert kind.read(Path("xl"), ())[1] == Path(f"{file}.yaml")
         assert f"{file}.yaml, the run of profile xl" in capsys.readouterr().err
-    assert options.run_file(None, runs.PRETRAIN.of_profile) == Path("gpt2-tiny.yaml")
-    assert options.run_file(Path("gpt2-345m.yaml"), runs.PRETRAIN.of_profile) == Path("gpt2-345m.yaml")
+    assert runs.PRETRAIN.read(None, ())[1] == Path("gpt2-tiny.yaml")
+    assert runs.PRETRAIN.read(Path("gpt2-345m.yaml"), ())[1] == Path("gpt2-345m.yaml")
 
 
 def test_the_verb_itself_trains_what_its_help_says(capsys: pytest.CaptureFixture[str]) -> None:

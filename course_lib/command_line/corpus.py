@@ -124,12 +124,10 @@ def unigram(sources: Corpus = (), target: Path | None = None, *, settings: Unigr
 
 
 def _entries(counts: dict[str, int], target: Path) -> Shown:
-    if lines := counts.get("lines left out"):
-        message = tr("{entries} entries, {lines} lines over max_sentence_length left out → {output}",
-                     entries=counts["vocabulary"], lines=lines, output=target)  # fmt: skip
-    else:
-        message = tr("{entries} entries → {output}", entries=counts["vocabulary"], output=target)
-    return Shown(counts, message)
+    message, lines = mark("{entries} entries → {output}"), counts.get("lines left out")
+    if lines:
+        message = mark("{entries} entries, {lines} lines over max_sentence_length left out → {output}")
+    return Shown(counts, tr(message, entries=counts["vocabulary"], lines=lines, output=target))
 
 
 def tokenize(
@@ -164,11 +162,11 @@ def tokens(
         found = {target: indexed.merge(tokens, target)}
     else:
         found = {each: (indexed.repair if repair else indexed.summarize)(each) for each in tokens}
-    rows: list[dict[str, Any]] = [
-        {"prefix": str(path), "sequences": each.sequences, "documents": each.documents, "tokens": each.tokens,
-         "dtype": str(each.dtype), "problem": each.explanation} for path, each in found.items()
-    ]  # fmt: skip
-    counts = {key: sum(row[key] for row in rows) for key in ("sequences", "documents", "tokens")}
+    numbers, rows = ("sequences", "documents", "tokens"), list[dict[str, Any]]()
+    for path, each in found.items():
+        row = {"prefix": str(path)} | {key: getattr(each, key) for key in numbers}
+        rows.append(row | {"dtype": str(each.dtype), "problem": each.explanation})
+    counts = {key: sum(row[key] for row in rows) for key in numbers}
     message = mark("{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens, {dtype}")
     lines = [tr(message, **row) + f"\n  {row['problem']}" * bool(row["problem"]) for row in rows]
     if len(rows) > 1:

@@ -3,12 +3,11 @@
 The estimates come from the sizes and rates below and from matrix products timed here. They tell minutes from hours.
 """
 
-import time
+import timeit
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -19,7 +18,7 @@ from course_lib.documents import SAMPLE
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
 from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.parallel import default_workers
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
@@ -56,8 +55,7 @@ LINE, TOKEN = 120, 6.0
 TRAINING, STEP = 0.4, 0.12
 
 
-@dataclass(frozen=True)
-class Download:
+class Download(NamedTuple):
     """A file or model that the profile downloads. `size` is None if it is unknown [bytes]."""
 
     what: str
@@ -65,8 +63,7 @@ class Download:
     license: str
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """A part of the work: its estimated duration [h] and disk space [bytes], and what it does."""
 
     chapter: int
@@ -86,14 +83,20 @@ def downloads() -> Iterator[Download]:
     if sources.webtext == "download":
         terms = tr("terms of use of Common Crawl; rights of the pages' authors")
         yield Download(tr("CC-100, Japanese"), CC100[0], terms)
-    for checkpoint in _recipe(GptsanRecipe).checkpoint, _recipe(PrefixRecipe).checkpoint:
+    for checkpoint in (recipe.checkpoint for recipe in recipes()):
         if checkpoint and not Path(checkpoint).is_dir():
             yield Download(checkpoint, *MODELS.get(checkpoint, (None, tr("see its page on the Hub"))))
 
 
 def stages() -> list[Stage]:
     """Return the estimated work of the current profile, in order."""
-    wikipedia, webtext = texts()
+    sources = config.section("corpus.sources", Sources)
+    # plain text of the encyclopedia, and of the web text or the user's own texts [bytes]
+    wikipedia, webtext = float(WIKIPEDIA_SAMPLE), CC100[1] if sources.webtext == "download" else WEBTEXT_SAMPLE
+    if sources.wikipedia == "download":
+        wikipedia = (JAWIKI_PART if sources.part else JAWIKI)[1]
+    if sources.webtext == "files":
+        webtext = sum(path.stat().st_size * PACKED.get(path.suffix, 1) for path in own_files(sources))
     text, loaded = wikipedia + webtext, sum(each.size or 0 for each in downloads())
     # seconds of a byte on all cores
     extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))
@@ -110,34 +113,26 @@ def stages() -> list[Stage]:
     return found + [_training(*run, tokens=text / TOKEN) for run in runs()]
 
 
-def texts() -> tuple[float, float]:
-    """Return the plain text of the encyclopedia and of the web text or the user's own texts [bytes]."""
-    sources = config.section("corpus.sources", Sources)
-    whole = JAWIKI_PART if sources.part else JAWIKI
-    wikipedia = whole[1] if sources.wikipedia == "download" else WIKIPEDIA_SAMPLE
-    if sources.webtext == "files":
-        return wikipedia, sum(path.stat().st_size * PACKED.get(path.suffix, 1) for path in own_files(sources))
-    return wikipedia, CC100[1] if sources.webtext == "download" else WEBTEXT_SAMPLE
+def recipes() -> tuple[GptsanRecipe, PrefixRecipe]:
+    """Return the current profile's settings of the products of chapters 5 and 6."""
+    return config.section("gptsan.recipe", GptsanRecipe), config.section("prefix.recipe", PrefixRecipe)
 
 
 def runs() -> Iterator[tuple[int, str, Any, int]]:
     """Yield (chapter, what it trains, settings, number of samples or 0 if it is unknown) for each training run."""
+    gptsan_recipe, prefix_recipe = recipes()
     yield 4, "GPT-2", pretrain.recipe_settings(), 0
-    if not _recipe(GptsanRecipe).checkpoint:
+    if not gptsan_recipe.checkpoint:
         yield 5, "GPTSAN", gptsan.base_settings(), 0
     context = config.section("gptsan.classes", EncodeConfig).num_context
     stage = tr("extra stage, context of {tokens} tokens", tokens=context)
     yield 5, stage, gptsan.planned(gptsan.tuned_settings()), 0
-    if not _recipe(PrefixRecipe).checkpoint:
-        yield 6, "GPT-NeoX", config.load(PretrainConfig, _recipe(PrefixRecipe).base), 0
+    if not prefix_recipe.checkpoint:
+        yield 6, "GPT-NeoX", config.load(PretrainConfig, prefix_recipe.base), 0
     for name, settings in prefix.task_settings().items():
         assert settings.data.input
         with open(settings.data.input, "rb") as file:
             yield 6, tr("prefix `{name}`", name=name), settings, sum(1 for _ in file)
-
-
-def _recipe(cls: Any) -> Any:
-    return config.section("gptsan.recipe" if cls is GptsanRecipe else "prefix.recipe", cls)
 
 
 def _training(chapter: int, what: str, settings: Any, samples: int, tokens: float) -> Stage:
@@ -150,14 +145,10 @@ def _training(chapter: int, what: str, settings: Any, samples: int, tokens: floa
         trained = engine.max_steps * per_step
     step = max(STEP, per_step * sizes.flops_per_token / (TRAINING * _rate(settings.precision.dtype)))
     disk = 16 * sum(number for number, _ in sizes.trained) * (engine.keep_checkpoints or 1) + 2 * sizes.parameters
-    what = tr(
-        "{run}: {parameters:,.0f} M parameters, trains on {tokens:,.1f} M tokens",
-        run=what,
-        parameters=sizes.parameters / 1e6,
-        tokens=trained / 1e6,
-    )
-    if settings.launch.device != "cpu" and (lacking := _lacking(plan(settings, ranks).total, ranks)):
-        what += f"; {lacking}"
+    numbers = {"parameters": sizes.parameters / 1e6, "tokens": trained / 1e6}
+    what = tr("{run}: {parameters:,.0f} M parameters, trains on {tokens:,.1f} M tokens", run=what, **numbers)
+    if settings.launch.device != "cpu":
+        what += _lacking(plan(settings, ranks).total, ranks)
     return Stage(chapter, trained / per_step * step / 3600, disk, what)
 
 
@@ -170,12 +161,8 @@ def _lacking(need: float, ranks: int) -> str:
     if gpus >= ranks and need <= room:
         return ""
     here = tr("{gpus} of {room:.0f} GB", gpus=gpus, room=room / 1e9) if gpus else tr("none")
-    planned = (
-        tr("planned for {ranks} GPUs with {need:.0f} GB", ranks=ranks, need=need / 1e9)
-        if ranks > 1
-        else tr("planned for 1 GPU with {need:.0f} GB", need=need / 1e9)
-    )
-    return tr("{planned}, here {here}", planned=planned, here=here)
+    message = mark("; planned for {ranks} × {need:.0f} GB of GPU memory, here {here}")
+    return tr(message, ranks=ranks, need=need / 1e9, here=here)
 
 
 def machine() -> str:
@@ -200,12 +187,8 @@ def _rate(dtype: NumberFormat) -> float:
     side, device = (8192, "cuda") if gpus else (256, "cpu")
     # Emulation of 16-bit formats on a CPU is part of the measurement.
     a = torch.ones(side, side, dtype=TORCH[dtype], device=device)
-    best = float("inf")
+    timer = timeit.Timer(lambda: (a @ a)[0, 0].item())
     # One thread and the shortest of many products: other programs on the machine disturb this measurement least.
     with one_thread():
-        ends = time.perf_counter() + 0.5
-        while best == float("inf") or time.perf_counter() < ends:
-            started = time.perf_counter()
-            (a @ a)[0, 0].item()
-            best = min(best, time.perf_counter() - started)
+        best = min(timer.repeat(timer.autorange()[0], 1))
     return 2 * side**3 / best * (gpus or cores)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from course_lib.command_line.models import Continued, Prompts, Step
-from course_lib.command_line.output import Shown
+from course_lib.command_line.output import Shown, text
 from course_lib.gptsan.config import VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
@@ -52,7 +52,8 @@ def import_tf(
     """Convert a TensorFlow checkpoint of the original GPTSAN to a Hugging Face folder."""
     from course_lib.gptsan.import_tf import import_tf
 
-    return import_tf(checkpoint, target)
+    report = import_tf(checkpoint, target)
+    return Shown(report, text({key: report[key] for key in ("variables", "left_out", "parameters")}))
 
 
 def add_extra_stage(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.generation.config import GenerateConfig
@@ -55,10 +55,8 @@ def convert_megatron(
     """Turn a Megatron-DeepSpeed GPT checkpoint into a Hugging Face GPT-2."""
     from course_lib.pretrain.megatron import convert
 
-    return convert(
-        checkpoint, target, tokenizer, dtype=dtype, checkpoint_version=checkpoint_version, heads=heads,
-        vocab_size=vocab_size,
-    )  # fmt: skip
+    options: dict[str, Any] = {"checkpoint_version": checkpoint_version, "heads": heads, "vocab_size": vocab_size}
+    return convert(checkpoint, target, tokenizer, dtype=dtype, **options)
 
 
 def generate(model: Model, prompts: Prompts, settings: GenerateConfig) -> list[Continued]:
@@ -66,13 +64,13 @@ def generate(model: Model, prompts: Prompts, settings: GenerateConfig) -> list[C
     from course_lib.generation.generator import Generator
     from course_lib.pretrain import text_codec
 
-    results = Generator(model, text_codec.load).generate(prompts, settings)
-    return continued(prompts, [[each.text for each in texts] for texts in results])
+    return continued(prompts, Generator(model, text_codec.load).generate(prompts, settings))
 
 
-def continued(prompts: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Continued]:
-    """Return the texts of each prompt with the prompt."""
-    return [Continued(prompt, list(found)) for prompt, found in zip(prompts, texts, strict=True)]
+def continued(prompts: Sequence[str], results: Sequence[Sequence[Any]]) -> list[Continued]:
+    """Return the texts of each prompt's results with the prompt."""
+    pairs = zip(prompts, results, strict=True)
+    return [Continued(prompt, [each.text for each in found]) for prompt, found in pairs]
 
 
 def push(

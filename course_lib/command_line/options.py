@@ -1,9 +1,10 @@
-"""The settings that -c, --set and a verb's options choose, and their help text."""
+"""The settings that -c, --set and a verb's options choose, their help text, and --profile and --quiet."""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,25 @@ from course_lib.notebooks.progress import QUIET
 from course_lib.settings import config, profiles
 
 Settings = TypeVar("Settings")
+
+
+@contextmanager
+def environment(profile: str | None, quiet: bool = False) -> Iterator[None]:
+    """Set what --profile and --quiet say in the block, also for the processes that it starts."""
+    before = {name: os.environ.get(name) for name in (profiles.VARIABLE, QUIET)}
+    try:
+        if profile:
+            profiles.file(profile)
+            os.environ[profiles.VARIABLE] = profile
+            profiles.make_absolute()
+        if quiet:
+            os.environ[QUIET] = "1"
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def settings(
@@ -45,21 +65,6 @@ def settings(
         values = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in changed.items())
         remark(tr("settings: {values}; all others are the defaults", values=values))
     return chosen
-
-
-def run_file(file: Path | None, of_profile: Callable[[str | None], str]) -> Path:
-    """Return the path to a run's settings file: the one that -c names, or the one for a profile, which is printed.
-
-    Args:
-        file: the value of -c: a settings file, a profile name, or None for the current profile.
-        of_profile: returns the settings file for the run of a profile; None means the current profile.
-    """
-    named = profiles.named(file)
-    if file is not None and named is None:
-        return file
-    path = Path(of_profile(named))
-    remark(tr("settings: {path}, the run of profile {profile}", path=path, profile=named or profiles.name()))
-    return path
 
 
 def remark(text: str) -> None:

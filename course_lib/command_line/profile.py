@@ -1,14 +1,16 @@
 """Commands for profiles: `course profile show` and `course new`."""
 
-import os
 import shlex
+import shutil
 from collections.abc import Sequence
 from math import floor, inf, log10
 from pathlib import Path
 from typing import Annotated, Any
 
+from course_lib.command_line import options
 from course_lib.command_line.output import Shown
-from course_lib.files import human_size
+from course_lib.errors import CourseError, UsageError
+from course_lib.files import atomic_folder, human_size
 from course_lib.language.columns import padded
 from course_lib.language.words import mark, tr
 from course_lib.settings import profiles
@@ -25,22 +27,22 @@ UNITS = (
 
 def show(name: Annotated[str | None, "a profile's name or path; default: COURSE_PROFILE"] = None) -> object:
     """Print what a profile sets, what it downloads, and the estimated hours and disk space on this machine."""
+    with options.environment(name):
+        return _shown()
+
+
+def _shown() -> Shown:
+    from course_lib.command_line import costs
     from course_lib.paths import root
     from course_lib.settings import config, yaml_values
 
-    if name is not None:
-        profiles.file(name)
-        os.environ[profiles.VARIABLE] = name
-    path, sections = profiles.file(), config.sections()
-    from course_lib.command_line import costs
-
-    loaded, stages = list(costs.downloads()), costs.stages()
+    sections, loaded, stages = config.sections(), list(costs.downloads()), costs.stages()
     nested: dict[str, Any] = {}
     for section, values in sections.items():
         chapter, _, inner = section.partition(".")
         nested.setdefault(chapter, {})[inner] = values
     lines = [
-        tr("profile {name}: {path}", name=profiles.name(), path=path),
+        tr("profile {name}: {path}", name=profiles.name(), path=profiles.file()),
         tr("products: {folder}", folder=root()) + "\n",
         yaml_values.dump(nested) + tr("# All other settings are the defaults that `course VERB --help` lists.") + "\n",
         tr("downloads:") if loaded else tr("downloads: none"),
@@ -50,11 +52,11 @@ def show(name: Annotated[str | None, "a profile's name or path; default: COURSE_
         lines.append(f"{padded(size, '>10')}  {each.what} ({each.license})")
     estimates = tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine())
     lines += ["", estimates]
+    rows = [(tr("chapter {number}", number=chapter), *rest) for chapter, *rest in stages]
     hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
-    rows = [(tr("chapter {number}", number=stage.chapter), stage.hours, stage.disk, stage.what) for stage in stages]
     rows.append((tr("all"), hours, disk, tr("not counted: the other notebooks' own cells, minutes each")))
-    for name, took, space, what in rows:
-        lines.append(f"{padded(name, '<9')}{padded(duration(took), '>10')}{human_size(space):>10}  {what}")
+    for title, took, space, what in rows:
+        lines.append(f"{padded(title, '<9')}{padded(duration(took), '>10')}{human_size(space):>10}  {what}")
     content = {"profile": profiles.name(), "sections": sections, "downloads": loaded, "stages": stages}
     return Shown(content, "\n".join(lines))
 
@@ -68,24 +70,46 @@ def new(
     like: Annotated[str, "the bundled profile that the new profile extends"] = profiles.BUNDLED[0],
 ) -> None:
     """Create a profile for your own texts, so that the course runs on them."""
-    from course_lib.command_line.new_profile import create
+    from course_lib.corpus.config import FilterConfig
+    from course_lib.corpus.products import require_text
+    from course_lib.documents import read_texts
 
-    created = create(folder, texts or [], like)
-    if texts:
-        message = (
-            mark(
-                "{profile}: {documents:,} documents, {characters:,} characters; {short:,} of them too short, see "
-                "filters.min_chars there"
-            )
-            if created.short
-            else mark("{profile}: {documents:,} documents, {characters:,} characters")
+    name, shortest = folder.absolute().name, FilterConfig().min_chars
+    if like not in profiles.BUNDLED:
+        raise UsageError(f"--like: {like!r} is not a bundled profile; allowed: {', '.join(profiles.BUNDLED)}")
+    if folder.exists() or name in profiles.BUNDLED:
+        raise UsageError(f"{folder}: exists, or is the name of a bundled profile; choose another name")
+    by_name = {path.name: path for path in texts}
+    if same := [path.name for path in texts if by_name[path.name] is not path]:
+        raise UsageError(f"{same[0]}: two texts have the same name; rename one")
+    lengths: list[int] = []
+    for path in texts:
+        require_text(path)
+        found = [len("".join(text.split())) for text in read_texts(path)]
+        if not found:
+            raise CourseError(f"{path}: no document in it")
+        lengths += found
+    gpt2 = profiles.read_yaml(profiles.file(like))["pretrain"]["recipe"]["config"]
+    with atomic_folder(folder) as temporary:
+        (temporary / "texts").mkdir()
+        for path in texts:
+            shutil.copyfile(path, temporary / "texts" / path.name)
+        for template, target in (("profile.yaml", f"{name}.yaml"), ("gpt2.yaml", "gpt2.yaml")):
+            text = (profiles.CONFIGS / "new" / template).read_text(encoding="utf8")
+            (temporary / target).write_text(text.format(like=like, shortest=shortest, config=gpt2), encoding="utf8")
+    profile, short = folder / f"{name}.yaml", sum(length < shortest for length in lengths)
+    sizes = {"profile": profile, "documents": len(lengths), "characters": sum(lengths), "short": short}
+    if not texts:
+        print(tr("{profile}: put .txt or .jsonl files into {folder}", profile=profile, folder=folder / "texts"))
+    elif short:
+        message = mark(
+            "{profile}: {documents:,} documents, {characters:,} characters; {short:,} of them too short, see "
+            "filters.min_chars there"
         )
-        sizes = {"documents": created.documents, "characters": created.characters}
-        sizes |= {"short": created.short} if created.short else {}
-        print(tr(message, profile=created.profile, **sizes))
+        print(tr(message, **sizes))
     else:
-        print(tr("{profile}: put .txt or .jsonl files into {folder}", profile=created.profile, folder=folder / "texts"))
-    path = shlex.quote(str(created.profile.absolute()))
+        print(tr("{profile}: {documents:,} documents, {characters:,} characters", **sizes))
+    path = shlex.quote(str(profile.absolute()))
     print(tr("Next: export COURSE_PROFILE={path}; course profile show; course run all", path=path))
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from pkgutil import resolve_name
+from typing import Annotated, Any
 
 from course_lib.command_line import options, output
 from course_lib.command_line.output import Shown
@@ -18,29 +19,31 @@ from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.settings import config as configuration
 from course_lib.settings import profiles
 from course_lib.training import sbatch
-from course_lib.training.settings import RunConfig
-
-Settings = TypeVar("Settings", bound=RunConfig)
 
 
 @dataclass(frozen=True)
-class RunKind(Generic[Settings]):
-    """A kind of training run: its verb, its settings class, and the functions that complete, start and plan a run."""
+class RunKind:
+    """A kind of training run: its verb, its settings class, and the functions that complete and plan a run."""
 
     verb: str
-    settings: type[Settings]
+    settings: type[Any]
+    task: str  # module:class of the task
     of_profile: Callable[[str | None], str]  # profile name → settings file for its run
-    complete: Callable[[Settings, Path], Settings]  # replaces unset inputs with course products
-    run: Callable[[Settings, bool], str]  # trains, or resumes if True, and exports the model; returns a line to print
-    planned: Callable[[Settings, Path], Settings] = lambda settings, _file: settings  # `complete` for the planner
+    complete: Callable[[Any, Path], Any]  # (settings, their file) → settings with course products where unset
+    exported: Callable[[Any, Path], str]  # (finished run, folder for its model) → line to print
+    planned: Callable[[Any, Path], Any] = lambda settings, _file: settings  # `complete` for the planner
 
-    def read(self, file: Path | None, overrides: Sequence[str] | None) -> tuple[Settings, Path]:
+    def read(self, file: Path | None, overrides: Sequence[str] | None) -> tuple[Any, Path]:
         """Return the settings for a run and the path to its settings file.
 
         The file is the one that -c names, the one for the profile that -c names, or the one for the current profile.
         """
-        chosen = options.run_file(file, self.of_profile)
-        return configuration.load(self.settings, chosen, overrides or ()), chosen
+        profile = profiles.named(file)
+        if file is None or profile:
+            file = Path(self.of_profile(profile))
+            line = tr("settings: {path}, the run of profile {profile}", path=file, profile=profile or profiles.name())
+            options.remark(line)
+        return configuration.load(self.settings, file, overrides or ()), file
 
     def train(
         self,
@@ -66,7 +69,10 @@ class RunKind(Generic[Settings]):
         settings = self.complete(settings, file)
         if target:
             settings = replace(settings, engine=replace(settings.engine, output_dir=target))
-        return self.run(settings, resume)
+        from course_lib.training import launch, run_dir
+
+        run = launch.train(resolve_name(self.task)(settings), resume)
+        return tr(launch.FOLLOWED) if run.followed else self.exported(run, run.folder / run_dir.MODEL)
 
 
 def _complete_pretrain(settings: PretrainConfig, _file: Path) -> PretrainConfig:
@@ -79,24 +85,19 @@ def _complete_pretrain(settings: PretrainConfig, _file: Path) -> PretrainConfig:
     return with_products(settings, TOKENS.path(), BPE.path())
 
 
-def _pretrain(settings: PretrainConfig, resume: bool) -> str:
+def _export_pretrain(run: Any, folder: Path) -> str:
     from course_lib.pretrain.export import export
-    from course_lib.pretrain.gpt2 import Gpt2
-    from course_lib.training import launch, run_dir
 
-    run = launch.train(Gpt2(settings), resume)
-    if run.followed:
-        return tr(launch.FOLLOWED)
-    folder = export(run.folder, run.folder / run_dir.MODEL).folder
-    return tr("{steps} steps → {folder}", steps=run.steps, folder=folder)
+    return tr("{steps} steps → {folder}", steps=run.steps, folder=export(run.folder, folder).folder)
 
 
 PRETRAIN = RunKind(
     "pretrain",
     PretrainConfig,
-    of_profile=lambda profile: configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config,
-    complete=_complete_pretrain,
-    run=_pretrain,
+    "course_lib.pretrain.gpt2:Gpt2",
+    lambda profile: configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config,
+    _complete_pretrain,
+    _export_pretrain,
 )
 
 
@@ -105,17 +106,15 @@ def _complete_gptsan(settings: GptsanConfig, file: Path) -> GptsanConfig:
 
     A run whose settings file has a `model.shape`, but no checkpoint and no frozen parameters, trains a new model on the
     corpus examples. Any other run uses the extra stage and the examples with classes.
-
-    Raises UsageError if the file sets no checkpoint and has a shape that is only for the memory planner.
     """
     from course_lib.gptsan import products
 
-    fresh = _has_shape(file)
-    if fresh and not settings.model.checkpoint and settings.model.ignore is None:
+    fresh = _has_shape(file) and settings.model.checkpoint is None
+    if fresh and settings.model.ignore is None:
         if settings.data.input is None:
             settings = products.with_data(settings, products.CORPUS.path(), products.VOCABULARY.path())
         return settings
-    if settings.model.checkpoint is None and fresh and file.name != _gptsan_of_profile(None):
+    if fresh and file.name != _gptsan_of_profile(None):
         raise UsageError(
             f"model.checkpoint: not set; the shape in {file} is for the memory planner only; "
             "give a folder written by `course gptsan add-extra-stage`"
@@ -142,25 +141,20 @@ def _gptsan_of_profile(profile: str | None) -> str:
     return configuration.section("gptsan.recipe", GptsanRecipe, of=profile).extra
 
 
-def _gptsan(settings: GptsanConfig, resume: bool) -> str:
+def _export_gptsan(run: Any, folder: Path) -> str:
     from course_lib.gptsan.export import export
-    from course_lib.gptsan.task import Gptsan
-    from course_lib.training import launch, run_dir
 
-    run = launch.train(Gptsan(settings), resume)
-    if run.followed:
-        return tr(launch.FOLLOWED)
-    model = run.folder / run_dir.MODEL
-    return f"{output.text(export(run.folder, model))} → {model}"
+    return f"{output.text(export(run.folder, folder))} → {folder}"
 
 
 GPTSAN = RunKind(
     "gptsan train",
     GptsanConfig,
-    of_profile=_gptsan_of_profile,
-    complete=_complete_gptsan,
-    run=_gptsan,
-    planned=_planned_gptsan,
+    "course_lib.gptsan.task:Gptsan",
+    _gptsan_of_profile,
+    _complete_gptsan,
+    _export_gptsan,
+    _planned_gptsan,
 )
 
 
@@ -174,23 +168,21 @@ def _complete_prefix(settings: PrefixConfig, _file: Path) -> PrefixConfig:
     return replace(settings, model=replace(settings.model, base=products.BASE.path() / products.MODEL))
 
 
-def _prefix(settings: PrefixConfig, resume: bool) -> str:
+def _export_prefix(run: Any, _folder: Path) -> str:
     from course_lib.prefix.export import export
-    from course_lib.prefix.task import PrefixTask
-    from course_lib.training import launch
 
-    run = launch.train(PrefixTask(settings), resume)
-    return tr(launch.FOLLOWED) if run.followed else export(run.folder).summary()
+    return export(run.folder).summary()
 
 
 PREFIX = RunKind(
     "prefix train",
     PrefixConfig,
-    of_profile=lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0],
-    complete=_complete_prefix,
-    run=_prefix,
+    "course_lib.prefix.task:PrefixTask",
+    lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0],
+    _complete_prefix,
+    _export_prefix,
 )
-KINDS: tuple[RunKind[Any], ...] = (PRETRAIN, GPTSAN, PREFIX)
+KINDS = (PRETRAIN, GPTSAN, PREFIX)
 
 
 def memory(
@@ -212,11 +204,7 @@ def memory(
 
 def settings_of(file: Path | None, overrides: Sequence[str] | None) -> Any:
     """Return the settings for the kind of run that matches the most keys in the file; without a file, to pretrain."""
-    content = configuration.flat(profiles.read_yaml(profiles.find(file))) if file else {}
-
-    def unknown(kind: RunKind[Any]) -> int:
-        return len(content.keys() - {key for key, *_ in configuration.describe(kind.settings)})
-
+    keys = configuration.flat(profiles.read_yaml(profiles.find(file))).keys() if file else set()
     # On a tie, min returns the first kind.
-    kind = min(KINDS, key=unknown)
+    kind = min(KINDS, key=lambda kind: len(keys - {key for key, *_ in configuration.describe(kind.settings)}))
     return kind.planned(*kind.read(file, overrides))

@@ -9,7 +9,7 @@ from course_lib.command_line.models import Continued, Prompts, continued
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.ct2_config import Quantization
 
@@ -127,8 +127,7 @@ def ct2_generate(
     _require_ctranslate2()
     from course_lib.serving.ct2_generate import Ct2Generator
 
-    results = Ct2Generator(folder, threads).generate(prompts, settings)
-    return continued(prompts, [[each.text for each in texts] for texts in results])
+    return continued(prompts, Ct2Generator(folder, threads).generate(prompts, settings))
 
 
 def _require_ctranslate2() -> None:
@@ -169,9 +168,7 @@ def serve(
     from course_lib.serving import container, repository, server
 
     if (backend != "python" or weights) and (print_ or not target):
-        raise UsageError(
-            "--backend, --weights: need -o OUT and no --print; without -o the Python backend serves FOLDER itself"
-        )
+        raise UsageError("--backend, --weights: need -o OUT and no --print; without -o, FOLDER itself is served")
     limits = repository.Limits(instances, queue, time_limit)
     if backend != "python" and limits != repository.Limits():
         raise UsageError("--instances, --queue, --time-limit: need --backend python")
@@ -183,13 +180,11 @@ def serve(
         options += ["--time-limit", f"{time_limit:g}"] if time_limit else []
         return container.commands(next(iter(models.values())), target or Path("REPO"), options)
     if target:
-        return [
-            tr("Triton model {name!r} for backend {backend} → {folder}", name=each.name, backend=backend, folder=each)
-            for each in repository.write(models, target, backend, weights, limits)
-        ]
-    server.serve(
-        server.running(models, http_port, grpc_port, metrics_port, address, timeout, log, threads, limits, drain)
-    )
+        message = mark("Triton model {name!r} for backend {backend} → {folder}")
+        written = repository.write(models, target, backend, weights, limits)
+        return [tr(message, name=each.name, backend=backend, folder=each) for each in written]
+    ports = (http_port, grpc_port, metrics_port)
+    server.serve(server.running(models, *ports, address, timeout, log, threads, limits, drain))
     return None
 
 
@@ -208,37 +203,36 @@ def ask(
     task_number = _task(task, folder)
     from course_lib.serving import layout
 
-    tokenizer_folder = tokenizer or (layout.find(folder)[0].resolve().parent / layout.TOKENIZER if folder else None)
-    if tokenizer_folder is None:
+    tokenizer = tokenizer or (layout.find(folder)[0].resolve().parent / layout.TOKENIZER if folder else None)
+    if tokenizer is None:
         raise UsageError("--tokenizer: needed, or --folder FOLDER")
-    if not tokenizer_folder.is_dir():
-        raise UsageError(f"--tokenizer: {tokenizer_folder}: no such folder")
+    if not tokenizer.is_dir():
+        raise UsageError(f"--tokenizer: {tokenizer}: no such folder")
     from course_lib.pretrain import text_codec
     from course_lib.serving import client
 
-    codec = text_codec.load(tokenizer_folder)
+    codec = text_codec.load(tokenizer)
     asked = client.Client(url, protocol, model=model)
     # A server on another machine names a folder of that machine.
     if folder and (served := asked.served_folder()) and served.is_dir() and not served.samefile(layout.find(folder)[0]):
         raise UsageError(f"--folder: {folder} is not allowed; allowed: the folder that is served, {served}")
-    results = client.ask(asked, codec, prompts, settings, task_number)
-    return continued(prompts, [[each.text for each in texts] for texts in results])
+    return continued(prompts, client.ask(asked, codec, prompts, settings, task_number))
 
 
 def _task(task: str | None, folder: Path | None) -> int | None:
     """Return the index of a task given by name or index. Raises UsageError if the folder has no such task."""
     if task is None:
         return None
-    if folder is None:
-        if task.isdecimal():
-            return int(task)
-        raise UsageError(f"--task {task}: a name needs --folder FOLDER; allowed without --folder: a number")
-    from course_lib.serving import ini, layout
+    names: list[str] = []
+    if folder:
+        from course_lib.serving import ini, layout
 
-    names = [found.name for found in ini.read(*layout.find(folder))[0].tasks]
+        names = [found.name for found in ini.read(*layout.find(folder))[0].tasks]
     if task in names:
         return names.index(task)
-    if task.isdecimal() and int(task) < len(names):
+    if task.isdecimal() and (not folder or int(task) < len(names)):
         return int(task)
+    if not folder:
+        raise UsageError(f"--task {task}: a name needs --folder FOLDER; allowed without --folder: a number")
     allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names)) or "none, the folder has no tasks"
     raise UsageError(f"--task {task}: no such task in {folder}; allowed: {allowed}")

@@ -1,6 +1,6 @@
 """The table of `course` commands, in the order of the road. Listing them imports no chapter; cli.py runs them."""
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -19,11 +19,7 @@ class Verb(NamedTuple):
 
     def load(self) -> Any:
         """Return the function."""
-        module, _, name = self.function.partition(":")
-        found: Any = import_module(f"course_lib.command_line.{module}")
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
+        return resolve_name(f"course_lib.command_line.{self.function}")
 
 
 # Commands by their words after `course`, by part of the road.
@@ -124,8 +120,7 @@ class _Command(TyperCommand):
         """Import the function's module and return the command with its arguments and options."""
         from course_lib.command_line.generator import command
 
-        verb = self.verb
-        return command(str(self.name), verb.load(), verb.help, verb.section, verb.text)
+        return command(str(self.name), self.verb.load(), *self.verb[1:])
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
         """Parse the command line with the loaded command."""
@@ -146,11 +141,8 @@ class _Group(TyperGroup):
                 formatter.write_dl([(name.ljust(width), str(self.commands[name].help)) for name in names])
 
 
-def _group(name: str, help: str, **named: Any) -> _Group:
-    return _Group(name=name, help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=NAMES, **named)
-
-
 def _course(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="as for each command")] = False,
     profile: Annotated[str | None, typer.Option("--profile", metavar="NAME", help="as for each command")] = None,
@@ -163,9 +155,9 @@ def _course(
         print(f"course {__version__}")
         raise typer.Exit
     if quiet or profile:
-        from course_lib.command_line.generator import set_environment
+        from course_lib.command_line.options import environment
 
-        set_environment(profile, quiet)
+        context.with_resource(environment(profile, quiet))
 
 
 _root = typer.Typer(cls=_Group, context_settings=NAMES, rich_markup_mode=None)
@@ -174,6 +166,7 @@ app: Any = typer.main.get_command(_root)
 for _words, _verb in VERBS.items():
     *_parents, _name = _words.split()
     _parent: Any = app
-    if _parents:
-        _parent = app.commands.setdefault(_parents[0], _group(_parents[0], GROUPS[_parents[0]]))
+    for _group in _parents:
+        _options: Any = {"no_args_is_help": True, "rich_markup_mode": None, "context_settings": NAMES}
+        _parent = app.commands.setdefault(_group, _Group(name=_group, help=GROUPS[_group], **_options))
     _parent.add_command(_Command(_words, _verb), _name)

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,41 +45,29 @@ def run(
     for selected in chapters.select(chapter):
         started = time.perf_counter()
         own = [product for product in products if product.name.startswith(f"{selected.package}/")]
-        fresh = {state.kind for state in workspace.states(own).values()} <= {"fresh"}
+        fresh = all(state.kind == "fresh" for state in workspace.states(own).values())
         for product in own:
             product.path()
         sizes = ", ".join(f"{p.name.split('/')[1]} {human_size(workspace.size(p.name))}" for p in own)
         seconds = time.perf_counter() - started
         took = tr("up to date") if fresh else tr("{seconds:.0f} s", seconds=seconds)
         print(f"{selected.number} {tr(selected.title)}: {took}; {sizes}", flush=True)
-    print(
-        tr(
-            "Next: `make lab` opens the notebooks; the executed copies and products are under {folder}",
-            folder=os.path.relpath(workspace.root()),
-        )
-    )
+    message = mark("Next: `make lab` opens the notebooks; the executed copies and products are under {folder}")
+    print(tr(message, folder=os.path.relpath(workspace.root())))
 
 
 def _unpack(source: Path, chapter: str) -> None:
     """Unpack the products of a chapter and their inputs, and print what was unpacked and what was not."""
-    from course_lib.workspace import archive as cache
-    from course_lib.workspace import chapters
+    from course_lib.workspace import archive, chapters
     from course_lib.workspace import products as workspace
 
     packages = {selected.package for selected in chapters.select(chapter)}
     own = [product for product in chapters.products() if product.name.partition("/")[0] in packages]
     started = time.perf_counter()
-    done = cache.unpack(workspace.with_inputs(own), source)
-    print(
-        tr(
-            "{source}: {number} products unpacked, {size} in {seconds:.1f} s",
-            source=source,
-            number=len(done.products),
-            size=human_size(done.size),
-            seconds=time.perf_counter() - started,
-        ),
-        flush=True,
-    )
+    done = archive.unpack(workspace.with_inputs(own), source)
+    seconds = time.perf_counter() - started
+    sizes = {"number": len(done.products), "size": human_size(done.size), "seconds": seconds}
+    print(tr("{source}: {number} products unpacked, {size} in {seconds:.1f} s", source=source, **sizes), flush=True)
     if done.kept:
         kept = ", ".join(f"{name} ({reason})" for name, reason in done.kept.items())
         print(tr("not unpacked: {products}", products=kept), flush=True)
@@ -89,24 +77,17 @@ def _unpack(source: Path, chapter: str) -> None:
 
 def cache_pack(target: Annotated[Path, "path of the archive, a zip file"]) -> None:
     """Pack the finished products of the current profile into an archive for `course run N --from-cache FILE`."""
-    from course_lib.workspace import archive as cache
-    from course_lib.workspace import chapters
+    from course_lib.workspace import archive, chapters
 
     started = time.perf_counter()
-    done = cache.pack(chapters.products(), target)
-    if done.left_out:
-        left_out = ", ".join(f"{name} ({tr(state)})" for name, state in done.left_out.items())
+    done = archive.pack(chapters.products(), target)
+    if done.kept:
+        left_out = ", ".join(f"{name} ({tr(state)})" for name, state in done.kept.items())
         print(tr("left out: {products}", products=left_out))
-    print(
-        tr(
-            "{output}: {number} products, {size} in {packed}; {seconds:.0f} s",
-            output=target,
-            number=len(done.products),
-            size=human_size(done.size),
-            packed=human_size(target.stat().st_size),
-            seconds=time.perf_counter() - started,
-        )
-    )
+    sizes = {"size": human_size(done.size), "packed": human_size(target.stat().st_size)}
+    numbers = {"number": len(done.products), "seconds": time.perf_counter() - started}
+    message = mark("{output}: {number} products, {size} in {packed}; {seconds:.0f} s")
+    print(tr(message, output=target, **sizes, **numbers))
 
 
 def status() -> object:
@@ -116,24 +97,20 @@ def status() -> object:
 
     rows, products = [], chapters.products()
     for product, state in zip(products, workspace.states(products).values(), strict=True):
+        row: dict[str, Any] = {"product": product.name, "state": state.kind, "reason": state.reason}
         manifest = product.manifest() or {}
-        rows.append({"product": product.name, "state": state.kind, "reason": state.reason,
-                     "bytes": workspace.size(product.name),
-                     "built": manifest.get("built", ""), "counts": manifest.get("counts", {})})  # fmt: skip
+        row |= {"bytes": workspace.size(product.name), "built": manifest.get("built", "")}
+        rows.append(row | {"counts": manifest.get("counts", {})})
     lines = [tr("profile {name}, products in {folder}", name=profiles.name(), folder=workspace.root())]
     head = padded(tr("product"), "<28") + padded(tr("state"), "<9") + padded(tr("size"), ">9")
     lines.append(head + "  " + padded(tr("built"), "<26") + tr("details"))
     for row in rows:
         kind, size = padded(tr(row["state"]), "<9"), human_size(row["bytes"])
-        counts = {name: value for name, value in row["counts"].items() if not isinstance(value, dict)}
-        details = row["reason"] or ", ".join(f"{_count(name)} {value}" for name, value in counts.items())
-        lines.append(f"{row['product']:<28}{kind}{size:>9}  {row['built']:<26}{details}".rstrip())
+        # The name of a source or setting is not translated.
+        counts = {tr(name) if name in COUNTS else name: value for name, value in row["counts"].items()}
+        details = ", ".join(f"{name} {value}" for name, value in counts.items() if not isinstance(value, dict))
+        lines.append(f"{row['product']:<28}{kind}{size:>9}  {row['built']:<26}{row['reason'] or details}".rstrip())
     return Shown(rows, "\n".join(lines))
-
-
-def _count(name: str) -> str:
-    """Return the name of a count in a manifest in the reader's language, except that of a source or setting."""
-    return tr(name) if name in COUNTS else name
 
 
 def clean(
@@ -153,21 +130,18 @@ def clean(
         print(f"{name:<28}{human_size(space):>9}  {duration(seconds / 3600):>8}")
     for path in found.kept:
         size = human_size(sum(each.stat().st_size for each in cleaning.files_in(path)))
-        why = tr("not written by the course")
-        if path.name == cleaning.RUNS:
-            why = tr("training runs; --runs removes them")
+        is_runs = path.name == cleaning.RUNS
+        why = tr("training runs; --runs removes them") if is_runs else tr("not written by the course")
         print(tr("stays: {path}, {size} ({why})", path=os.path.relpath(path, workspace.root()), size=size, why=why))
     sizes = {"size": human_size(found.size), "time": duration(found.seconds / 3600), "folder": folder}
     if dry_run or not found.paths:
         print(tr("would remove {size} from {folder}; it took {time} to build", **sizes))
         return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("clean: no terminal to ask on; --yes removes this, --dry-run only shows it")
-        if not typer.confirm(tr("Remove {size} from {folder}? It took {time} to build.", **sizes)):
-            return
-    found.remove()
-    print(tr("removed {size} from {folder}", size=human_size(found.size), folder=folder))
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("clean: no terminal to ask on; --yes removes this, --dry-run only shows it")
+    if yes or typer.confirm(tr("Remove {size} from {folder}? It took {time} to build.", **sizes)):
+        found.remove()
+        print(tr("removed {size} from {folder}", **sizes))
 
 
 def doctor() -> object:

@@ -13,24 +13,15 @@ from zipfile import ZIP_LZMA, BadZipFile, ZipFile, ZipInfo
 
 from course_lib import files
 from course_lib.errors import CourseError
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.settings import profiles
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import MANIFEST, Manifest, Product, Snapshot
 
 
 @dataclass
-class Packed:
-    """What `pack` wrote: the products, those left out with their state, and the size of the products [bytes]."""
-
-    products: list[str] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    size: int = 0
-
-
-@dataclass
-class Unpacked:
-    """What `unpack` did: products unpacked, kept (with the reason), and absent from the archive; unpacked bytes."""
+class Done:
+    """What `pack` or `unpack` did: the products and their size [bytes], those left alone and why, and the absent."""
 
     products: list[str] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)
@@ -38,20 +29,15 @@ class Unpacked:
     size: int = 0
 
 
-def pack(products: Sequence[Product], target: Path) -> Packed:
+def pack(products: Sequence[Product], target: Path) -> Done:
     """Write the fresh ones among `products` into an archive. The same products give the same bytes."""
-    done = Packed()
-    for name, state in workspace.states(products).items():
-        if state.kind == "fresh":
-            done.products.append(name)
-        else:
-            done.left_out[name] = state.kind
-    if not done.products:
+    states = workspace.states(products)
+    done = Done(kept={name: state.kind for name, state in states.items() if state.kind != "fresh"})
+    if len(done.kept) == len(states):
         raise CourseError(tr("{path}: holds no finished product; run `course run all` first", path=workspace.root()))
     with files.atomic_write(target) as file, ZipFile(file, "w") as archive:
-        for product in (product for product in products if product.name in done.products):
+        for product in (product for product in products if product.name not in done.kept):
             outputs = (product.manifest() or {})["outputs"]
-            done.size += _size(outputs)
             for name in (MANIFEST, *outputs):
                 path = product.folder / name
                 if name != MANIFEST and files.sha256(path) != outputs[name]["sha256"]:
@@ -61,10 +47,11 @@ def pack(products: Sequence[Product], target: Path) -> Packed:
                 entry.compress_type, entry.external_attr = ZIP_LZMA, 0o644 << 16
                 with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as packed:
                     shutil.copyfileobj(source, packed, files.CHUNK)
+            _note(done, product, outputs)
     return done
 
 
-def unpack(wanted: Sequence[Product], source: Path) -> Unpacked:
+def unpack(wanted: Sequence[Product], source: Path) -> Done:
     """Put products of an archive into the workspace, each with its manifest; verify everything before writing.
 
     A product that is fresh, or newer than the archive's, is kept. So is one whose archived form was made from other
@@ -85,8 +72,13 @@ def unpack(wanted: Sequence[Product], source: Path) -> Unpacked:
         except (BadZipFile, EOFError, OSError, lzma.LZMAError, zlib.error, NotImplementedError) as error:
             raise CourseError(tr("{path}: is not a complete archive: {error}", path=source, error=error)) from error
         manifests = {product.name: _verified(folder / product.name, source) for product in held}
-        _require_fresh(held, manifests, source)
-        return _place(held, manifests, folder, Unpacked(absent=[each.name for each in wanted if each not in held]))
+        # the states, were the archive all that is in the workspace
+        snapshot = Snapshot()
+        states = {product.name: snapshot.assume(product, manifests[product.name]) for product in held}
+        if stale := ", ".join(f"{name} ({state.reason})" for name, state in states.items() if state.kind != "fresh"):
+            message = mark("{path}: stale with this version of the course: {products}")
+            raise CourseError(tr(message, path=source, products=stale))
+        return _place(held, manifests, folder, Done(absent=[each.name for each in wanted if each not in held]))
 
 
 def _verified(folder: Path, source: Path) -> Manifest:
@@ -96,33 +88,18 @@ def _verified(folder: Path, source: Path) -> Manifest:
         not (folder / name).is_file() or files.sha256(folder / name) != facts["sha256"]
         for name, facts in manifest["outputs"].items()
     ):
-        raise CourseError(
-            tr("{path}: is not a complete archive: {name} differs from its manifest", path=source, name=folder.name)
-        )
+        message = mark("{path}: is not a complete archive: {name} differs from its manifest")
+        raise CourseError(tr(message, path=source, name=folder.name))
     if manifest["profile"] != profiles.name():
-        raise CourseError(
-            tr(
-                "{path}: holds products of the profile {other!r}, but the current profile is {name!r}; set {variable}",
-                path=source,
-                other=manifest["profile"],
-                name=profiles.name(),
-                variable=profiles.VARIABLE,
-            )
+        message = mark(
+            "{path}: holds products of the profile {other!r}, but the current profile is {name!r}; set {variable}"
         )
+        names = {"other": manifest["profile"], "name": profiles.name(), "variable": profiles.VARIABLE}
+        raise CourseError(tr(message, path=source, **names))
     return manifest
 
 
-def _require_fresh(held: Sequence[Product], manifests: dict[str, Manifest], source: Path) -> None:
-    """Raise CourseError if a product would be stale, were the archive all that is in the workspace."""
-    snapshot = Snapshot()
-    states = {product.name: snapshot.assume(product, manifests[product.name]) for product in held}
-    stale = [f"{name} ({state.reason})" for name, state in states.items() if state.kind != "fresh"]
-    if stale:
-        named = ", ".join(stale)
-        raise CourseError(tr("{path}: stale with this version of the course: {products}", path=source, products=named))
-
-
-def _place(held: Sequence[Product], manifests: dict[str, Manifest], folder: Path, done: Unpacked) -> Unpacked:
+def _place(held: Sequence[Product], manifests: dict[str, Manifest], folder: Path, done: Done) -> Done:
     """Move what the workspace lacks from the folder of extracted products to its place."""
     snapshot = Snapshot()
     for product in held:
@@ -137,10 +114,10 @@ def _place(held: Sequence[Product], manifests: dict[str, Manifest], folder: Path
             with workspace.locked(product), files.atomic_folder(product.folder, ours=True) as new:
                 for path in (folder / product.name).iterdir():
                     path.rename(new / path.name)
-            done.products.append(product.name)
-            done.size += _size(manifest["outputs"])
+            _note(done, product, manifest["outputs"])
     return done
 
 
-def _size(outputs: dict[str, dict[str, int]]) -> int:
-    return sum(facts["bytes"] for facts in outputs.values())
+def _note(done: Done, product: Product, outputs: dict[str, dict[str, int]]) -> None:
+    done.products.append(product.name)
+    done.size += sum(facts["bytes"] for facts in outputs.values())
