@@ -179,22 +179,15 @@ def test_a_stale_product_is_replaced_unless_it_is_newer(
     assert course.product("a/first").state().kind == ("stale" if kept else "fresh")
 
 
-@pytest.mark.parametrize("share", [0, 0.9])
-def test_a_truncated_archive_is_refused(course: Course, archive: Path, share: float) -> None:
-    content = archive.read_bytes()
-    archive.write_bytes(content[: max(4, int(share * len(content)) - 1)])
+def test_a_truncated_archive_is_refused(course: Course, archive: Path) -> None:
+    archive.write_bytes(archive.read_bytes()[:-50])
     assert "not a complete archive" in refused(course, archive)
 
 
-@pytest.mark.parametrize("content", [WEIGHTS[:-1] + b"x", None])
-def test_other_content_is_refused(course: Course, archive: Path, content: bytes | None) -> None:
-    def change(members: dict[str, bytes]) -> None:
-        if content is None:
-            del members["a/first/weights"]
-        else:
-            members["a/first/weights"] = content
-
-    assert "first differs from its manifest" in refused(course, rewritten(archive, change))
+def test_other_content_is_refused(course: Course, archive: Path) -> None:
+    for change in (lambda members: members.update({"a/first/weights": WEIGHTS[:-1] + b"x"}),
+                   lambda members: members.pop("a/first/weights")):  # fmt: skip
+        assert "first differs from its manifest" in refused(course, rewritten(archive, change))
 
 
 @pytest.mark.parametrize("name", ["in/../../../x", "/tmp/outside-of-it"])
@@ -232,9 +225,7 @@ def test_the_commands(
 
     def course(*arguments: str) -> str:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main([*arguments])
-        assert ended.value.code == 0, capsys.readouterr().err
+        assert cli._main([*arguments]) == 0
         return capsys.readouterr().out
 
     archive = str(tmp_path / "cache.zip")
@@ -247,6 +238,5 @@ def test_the_commands(
     assert "building" not in said
     said = course("run", "corpus", "--from-cache", archive)
     assert re.match(rf"{archive}: 0 products unpacked, .*\nnot unpacked: corpus/wikipedia \(finished here\), ", said)
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["run", "1", "--from-cache", str(tmp_path / "none.zip")])
-    assert ended.value.code == 1 and capsys.readouterr().err == f"course: {tmp_path / 'none.zip'}: no such file\n"
+    assert cli._main(["run", "1", "--from-cache", str(tmp_path / "none.zip")]) == 1
+    assert capsys.readouterr().err == f"course: {tmp_path / 'none.zip'}: no such file\n"

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import typing
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +83,9 @@ def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("words", verbs.VERBS)
 def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str], words: str) -> None:
     function = verbs.VERBS[words].load()
-    assert all(typing.get_origin(kind) is typing.Annotated or name in ("target", "workers", "settings", "config", "overrides")
-               for name, parameter in inspect.signature(function).parameters.items()
-               for kind in (parameter.annotation,))  # fmt: skip
+    for name, parameter in inspect.signature(function).parameters.items():
+        known = name in ("target", "workers", "settings", "config", "overrides")
+        assert known or typing.get_origin(parameter.annotation) is typing.Annotated
     assert cli._main([*words.split(), "-h"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: course {words} ") and "--quiet" in shown and "--profile" in shown
@@ -106,24 +105,17 @@ def test_version_and_completion() -> None:
 # one meaning of each option
 
 
-@pytest.fixture
-def segmented(elsewhere: Path) -> str:
+def test_standard_input_standard_output_and_json(elsewhere: Path) -> None:
     """Three documents in two files, and what `segment` makes of both."""
     (elsewhere / "a.txt").write_text("雨が降る。\n\n雪が降る。\n", encoding="utf8")
     (elsewhere / "b.jsonl").write_text('{"text": "風が吹く。"}\n', encoding="utf8")
-    return "雨 が 降る 。\n\n雪 が 降る 。\n\n風 が 吹く 。\n\n"
-
-
-def test_standard_input_and_output(elsewhere: Path, segmented: str) -> None:
+    segmented = "雨 が 降る 。\n\n雪 が 降る 。\n\n風 が 吹く 。\n\n"
     with (elsewhere / "a.txt").open("rb") as file:
         done = course("segment", "-", "b.jsonl", "-o", "-", "--workers", "2", stdin=file)
     assert (done.stdout, done.returncode) == (segmented, 0) and "3 documents" in done.stderr
     assert {path.name for path in elsewhere.iterdir()} == {"a.txt", "b.jsonl"}
     done = course("segment", "-", "-o", "-", input='{"text": 3}\n')
     assert done.stderr.startswith("course: standard-input.jsonl, line 1: ") and done.returncode == 1
-
-
-def test_json_instead_of_text(elsewhere: Path, segmented: str) -> None:
     found = json.loads(course("segment", "a.txt", "b.jsonl", "-o", "out.txt", "--json").stdout)
     assert (found["documents"], found["words"]) == (3, 12)
     assert (elsewhere / "out.txt").read_text(encoding="utf8") == segmented
@@ -154,10 +146,13 @@ def test_prompts_from_standard_input_and_limits(
         verb(["雨", "--times", "0"], standalone_mode=False)
 
 
-def test_quiet_and_profile() -> None:
-    assert "profile xl" in course("memory", "--profile", "xl").stderr
-    assert course("--profile", "xl", "-q", "memory").stderr == ""
-    assert "huge" in course("status", "--profile", "huge").stderr
+def test_quiet_and_profile_and_their_end(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (["memory", "--profile", "xl"], "profile xl"), (["--profile", "xl", "-q", "memory"], ""):
+        before = dict(os.environ)
+        assert cli._main(arguments) == 0 and os.environ == before
+        found = capsys.readouterr().err
+        assert said in found and bool(found) == bool(said)
+    assert "huge" in refused(capsys, "status --profile huge", 2)
 
 
 # mistakes
@@ -176,9 +171,7 @@ def test_quiet_and_profile() -> None:
         ("segment in.txt -o out.txt --segmenter kytea", "segmenter: 'kytea'"),
         ("segment in.txt -o out.txt -c absent.yaml", "absent.yaml: no such config"),
         ("segment in.txt -o ''", "'' is not a path"),
-        ("segment '' -o out.txt", "'' is not a path"),
         ("segment in.txt -o /dev/fd/1", "is a device or pipe"),
-        ("tokenizer bpe in.txt -o /proc/self/fd/1", "is a device or pipe"),
         ("tokenizer bpe in.txt -o -", "one text only"),
     ],
 )
@@ -189,15 +182,6 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     assert said in refused(capsys, arguments, 2)
     assert [path.name for path in elsewhere.iterdir()] == ["in.txt"]
     assert not workspace.root().exists()
-
-
-def test_a_redirection_keeps_what_is_in_its_file(elsewhere: Path, segmented: str) -> None:
-    (elsewhere / "history").write_text("precious\n")
-    (elsewhere / "link").symlink_to("/dev/stdout")
-    with (elsewhere / "history").open("ab") as history:
-        for output, code in {"/dev/stdout": 2, "link": 2, "-": 0}.items():
-            assert course("segment", "a.txt", "b.jsonl", "-o", output, stdout=history).returncode == code
-    assert (elsewhere / "history").read_text(encoding="utf8") == "precious\n" + segmented
 
 
 def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_or_built() -> None:
@@ -318,19 +302,6 @@ def begun() -> Iterator[Any]:
         process.communicate()
 
 
-@contextmanager
-def half_written(elsewhere: Path, begun: Any, workers: str) -> "Iterator[subprocess.Popen[str]]":
-    """A `segment` of the pipe in.jsonl to out.txt that has begun its work, and waits for more."""
-    os.mkfifo(elsewhere / "in.jsonl")
-    process = begun(*COMMAND, "segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
-    line = json.dumps({"text": "早稲田大学で自然言語処理を勉強している大学生です。" * 10}).encode() + b"\n"
-    with open(elsewhere / "in.jsonl", "wb", buffering=0) as pipe:
-        for _ in range(1_400_000 // len(line)):
-            pipe.write(line)  # the pipe holds little: when this ends, the command has begun its work
-        assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
-        yield process
-
-
 @pytest.mark.parametrize(
     ("number", "code", "said", "workers"),
     [
@@ -342,8 +313,15 @@ def half_written(elsewhere: Path, begun: Any, workers: str) -> "Iterator[subproc
 def test_a_signal_amid_work_leaves_the_earlier_product_and_one_line(
     elsewhere: Path, begun: Any, number: signal.Signals, code: int, said: str, workers: str
 ) -> None:
+    """`segment` of a pipe has begun its work, and waits for more."""
     (elsewhere / "out.txt").write_text("earlier")
-    with half_written(elsewhere, begun, workers) as process:
+    os.mkfifo(elsewhere / "in.jsonl")
+    process = begun(*COMMAND, "segment", "in.jsonl", "-o", "out.txt", "--workers", workers)
+    line = json.dumps({"text": "早稲田大学で自然言語処理を勉強している大学生です。" * 10}).encode() + b"\n"
+    with open(elsewhere / "in.jsonl", "wb", buffering=0) as pipe:
+        for _ in range(1_400_000 // len(line)):
+            pipe.write(line)  # the pipe holds little: when this ends, the command has begun its work
+        assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
         os.killpg(process.pid, number)
         if number != signal.SIGINT:
             os.killpg(process.pid, number)  # as GNU timeout does
@@ -352,17 +330,7 @@ def test_a_signal_amid_work_leaves_the_earlier_product_and_one_line(
     assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "out.txt"}
 
 
-def test_what_a_killed_command_left_goes_with_the_next_run(elsewhere: Path, begun: Any) -> None:
-    with half_written(elsewhere, begun, "1") as process:
-        process.kill()
-        process.wait()
-    assert len(list(elsewhere.glob(".out.txt.*.tmp"))) == 1
-    (elsewhere / "in.txt").write_text("日本語です。\n")
-    assert course("segment", "in.txt", "-o", "out.txt", "--workers", "1").returncode == 0
-    assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "in.txt", "out.txt"}
-
-
-# Stops at the first import of the table of verbs, and presses Ctrl-C there.
+# Stops at the first import of the table of verbs, and sends a signal there.
 AMID_IMPORTS = """
 import builtins, os, signal, sys
 before = builtins.__import__
@@ -371,22 +339,14 @@ def interrupting(name, *rest, **options):
         os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     return before(name, *rest, **options)
 builtins.__import__ = interrupting
-sys.argv[1:] = [sys.argv[1], "status"]
-{start}
+from course_lib.cli import main
+main()
 """
 
 
-@pytest.mark.parametrize(
-    ("start", "name", "code", "said"),
-    [
-        ("from course_lib.cli import main; main()", "SIGINT", 130, "interrupted"),
-        ("import runpy; runpy.run_module('course_lib.cli', run_name='__main__')", "SIGTERM", 143, "terminated"),
-    ],
-)
-def test_a_signal_during_the_imports_is_one_line(start: str, name: str, code: int, said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", AMID_IMPORTS.format(start=start), name], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize(("name", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+def test_a_signal_during_the_imports_is_one_line(name: str, code: int, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", AMID_IMPORTS, name], capture_output=True, text=True, check=False)
     assert done.stderr == f"course: {said}; earlier products are unchanged\n"
     assert (done.returncode, done.stdout) == (code, "")
 

@@ -74,13 +74,11 @@ def refusal(path: Path, text: str | bytes, *overrides: str) -> str:
     return line
 
 
+ODD = ["${oc.env:HOME}", "???", "null", "1e3", "1_000", "0x1", "1:30", "~", "on", ""]
+
+
 @given(JOBS)
-@example(
-    Job(
-        name="${nope} \\${x} \\\\${y} ${",
-        words=["${oc.env:HOME}", "???", "null", "1e3", "1_000", "0x1", "1:30", "~", "on", ""],
-    )
-)
+@example(Job(name="${nope} \\${x} \\\\${y} ${", words=ODD))
 def test_yaml_gives_the_same_settings_back(tmp_path_factory: pytest.TempPathFactory, job: Job) -> None:
     path = tmp_path_factory.getbasetemp() / "round.yaml"
     path.write_text(config.to_yaml(job), encoding="utf8", newline="")
@@ -96,11 +94,8 @@ def test_overrides_give_the_same_settings_back(engine: Engine) -> None:
 
 def test_overrides_win_the_last_first_and_leave_the_rest(job_yaml: Path) -> None:
     job_yaml.write_text("engine: {steps: 3, rate: 2}\nname: a\nhigh: ${engine.steps}\n")
-    job = config.load(
-        Job,
-        job_yaml,
-        ["engine.steps=4", "engine.steps=5", "words=[x, 'y z']", "files=[a/b]", "name=b=c", "most=4"],
-    )
+    overrides = ["engine.steps=4", "engine.steps=5", "words=[x, 'y z']", "files=[a/b]", "name=b=c", "most=4"]
+    job = config.load(Job, job_yaml, overrides)
     assert job == Job(engine=Engine(5, 2.0), name="b=c", words=["x", "y z"], files=(Path("a/b"),), most=4, high=3)
     assert config.load(Job, job_yaml, ["engine={rate: 1}"]).engine == Engine(3, 1.0)
 

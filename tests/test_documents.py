@@ -73,11 +73,7 @@ def test_compressed_documents(tmp_path: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        (b'{"text": "\xff"}', "not readable as JSON"),
-        (b'{"text": 3}', "expected an object"),
-    ],
+    ("line", "wanted"), [(b'{"text": "\xff"}', "not readable as JSON"), (b'{"text": 3}', "expected an object")]
 )
 def test_a_bad_json_line_is_named_by_its_number_in_the_file(tmp_path: Path, line: bytes, wanted: str) -> None:
     path = write(tmp_path / "x.jsonl", b'{"text": "good"}\n\n' * 2 + line + b"\n")

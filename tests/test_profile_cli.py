@@ -18,14 +18,10 @@ TEXT = "猫は庭で遊び、昼には木のかげで眠った。夕方になる
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    # `show` and cli.main set it.
-    monkeypatch.setenv("COURSE_PROFILE", "tiny")
 
 
 def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        cli.main(list(arguments))
-    return int(end.value.code or 0)
+    return cli._main(list(arguments))
 
 
 @pytest.mark.parametrize("profile", profiles.BUNDLED)

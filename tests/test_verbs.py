@@ -23,10 +23,9 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
     def run(words: str) -> str:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main(shlex.split(words))
+        code = cli._main(shlex.split(words))
         out, err = capsys.readouterr()
-        assert ended.value.code == 0, err
+        assert code == 0, err
         return out
 
     return run

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from course_lib import cli, files, paths
@@ -53,25 +54,20 @@ class Course:
             self.resolved.append(name)
             return [self.product(source) if isinstance(source, str) else source for source in self.inputs[name]]
 
-        return Product(name, self.builder(name), lambda: self.settings[name], inputs, self.code.get(name, ()))
-
-    def products(self) -> list[Product]:
-        return [self.product(name) for name in self.inputs]
-
-    def builder(self, name: str) -> Callable[[Path, list[Path], Any], dict[str, Any]]:
         def build(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
             self.built.append(name)
             assert list(folder.iterdir()) == []
-            text = "".join(
-                path.read_text() if path.is_file() else (path / "in" / "text").read_text() for path in inputs
-            )
+            text = "".join((path if path.is_file() else path / "in/text").read_text() for path in inputs)
             (folder / "in").mkdir()
             (folder / "in" / "text").write_text(text.upper())
             if self.failure:
                 raise self.failure
             return {"characters": len(text)}
 
-        return build
+        return Product(name, build, lambda: self.settings[name], inputs, self.code.get(name, ()))
+
+    def products(self) -> list[Product]:
+        return [self.product(name) for name in self.inputs]
 
     def make(self, name: str = "b/third") -> list[str]:
         """What was built to have `name`."""
@@ -121,44 +117,24 @@ def test_the_manifest_says_where_a_product_comes_from(course: Course) -> None:
     assert str(course.source.parent) not in json.dumps(found)
 
 
-def other_settings(course: Course) -> None:
-    course.settings["a/first"] = Case(upper=False)
-
-
 def other_bytes(course: Course) -> None:
     course.source.write_text("uno")  # the same length
     os.utime(course.source, (1, 1))
 
 
-def other_inputs(course: Course) -> None:
-    course.inputs["a/first"] = (course.source, course.other)
-
-
-def other_code(course: Course) -> None:
-    course.code["a/first"] = ("exercises",)
-
-
-def truncated(course: Course) -> None:
-    os.truncate(workspace.root() / "a/first/in/text", 1)
-
-
-def damaged(course: Course) -> None:
-    (workspace.root() / "a/first/manifest.json").write_bytes(b'{"settings": {}}')
-
-
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("change", "changed", "reason"),
     [
-        (other_settings, "settings"),
-        (other_bytes, "source.txt"),
-        (other_inputs, "other inputs"),
-        (other_code, "exercises"),
-        (truncated, "in/text"),
-        (damaged, "manifest.json"),
+        (lambda course: course.settings.update({"a/first": Case(upper=False)}), False, "settings"),
+        (other_bytes, True, "source.txt"),
+        (lambda course: course.inputs.update({"a/first": (course.source, course.other)}), True, "other inputs"),
+        (lambda course: course.code.update({"a/first": ("exercises",)}), False, "exercises"),
+        (lambda _: os.truncate(workspace.root() / "a/first/in/text", 1), False, "in/text"),
+        (lambda _: (workspace.root() / "a/first/manifest.json").write_text("{}"), False, "manifest.json"),
     ],
 )
 def test_a_change_makes_a_product_and_what_follows_stale(
-    course: Course, change: Callable[[Course], None], reason: str
+    course: Course, change: Callable[[Course], Any], changed: bool, reason: str
 ) -> None:
     course.make()
     change(course)
@@ -167,7 +143,6 @@ def test_a_change_makes_a_product_and_what_follows_stale(
     assert course.state("b/third") == State("stale", "a/second is not fresh")
     built = course.make()
     # What comes out the same makes nothing else stale.
-    changed = change in (other_bytes, other_inputs)
     assert built == (["a/first", "a/second", "b/third"] if changed else ["a/first"])
     assert [course.state(name) for name in course.inputs] == [FRESH] * 3
 
@@ -217,14 +192,8 @@ def start(log: Path, gate: Path, version: str = "2") -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=paths.REPOSITORY, stdout=subprocess.PIPE, text=True)
 
 
-def lines_until(process: "subprocess.Popen[str]", wanted: str) -> list[str]:
-    assert process.stdout is not None
-    seen: list[str] = []
-    for line in process.stdout:
-        seen.append(line.strip())
-        if seen[-1] == wanted:
-            return seen
-    raise AssertionError(f"the process ended without {wanted!r}: {seen}")
+def read_until(process: "subprocess.Popen[str]", wanted: str) -> None:
+    assert process.stdout and any(line.strip() == wanted for line in process.stdout), wanted
 
 
 @pytest.mark.parametrize("version", ["2", "nested"])
@@ -235,7 +204,7 @@ def test_a_killed_build_leaves_no_half_product(tmp_path: Path, version: str) -> 
     gate.unlink()
     before = everything(folder)
     with start(log, gate, version) as process:
-        lines_until(process, "half")
+        read_until(process, "half")
         process.kill()
     assert process.returncode == -9 and leftovers() and everything(folder) == before
     product = one_product.slow_product(log, gate, "2")
@@ -248,9 +217,9 @@ def test_a_killed_build_leaves_no_half_product(tmp_path: Path, version: str) -> 
 def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
     log, gate = tmp_path / "log", tmp_path / "gate"
     with start(log, gate) as first:
-        lines_until(first, "half")
+        read_until(first, "half")
         with start(log, gate) as second:
-            lines_until(second, "asking")
+            read_until(second, "asking")
             time.sleep(0.3)  # enough to reach the lock, and to build if there were none
             gate.touch()
             place = str(workspace.root() / one_product.NAME)
@@ -258,19 +227,6 @@ def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
             assert second.communicate(timeout=LIMIT)[0].split() == [place]
     assert (first.returncode, second.returncode) == (0, 0)
     assert log.read_text() == "built\n"
-
-
-def calls(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
-    """The first arguments with which a function of a module is called from now on."""
-    seen: list[Any] = []
-    real = getattr(module, name)
-
-    def noting(*arguments: Any) -> Any:
-        seen.append(arguments[0] if arguments else None)
-        return real(*arguments)
-
-    monkeypatch.setattr(module, name, noting)
-    return seen
 
 
 def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,10 +240,13 @@ def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: 
     course.product("9/a").path()
     os.utime(course.source)  # the same bytes at another time: they are read again
     course.resolved.clear()
-    read, hashed = calls(monkeypatch, Product, "manifest"), calls(monkeypatch, files, "sha256")
+    read, hashed = Mock(wraps=Product.manifest), Mock(wraps=files.sha256)
+    monkeypatch.setattr(Product, "manifest", lambda product: read(product))
+    monkeypatch.setattr(files, "sha256", hashed)
     assert sum(state == FRESH for state in workspace.states(course.products()).values()) == 19
-    assert sorted(course.resolved) == sorted(course.inputs) and hashed == [course.source]
-    assert len(read) <= 2 * len(course.inputs)  # its own, and as an input of others
+    assert sorted(course.resolved) == sorted(course.inputs)
+    hashed.assert_called_once_with(course.source)
+    assert read.call_count <= 2 * len(course.inputs)  # its own, and as an input of others
     course.resolved.clear()
     course.product("9/a").path()
     assert len(course.resolved) == len(course.built) == 19
@@ -297,13 +256,8 @@ def test_clean_removes_what_the_course_wrote_and_nothing_else(course: Course) ->
     course.make()
     first, run = workspace.root() / "a/first", workspace.root() / "a/runs/0123456789ab"
     run.mkdir(parents=True)
-    for path in (
-        run / "checkpoint",
-        run.parent / "notes",
-        first / "mine",
-        first / "in/mine",
-        workspace.root() / "a/own",
-    ):
+    own = (run / "checkpoint", run.parent / "notes", first / "mine", first / "in/mine", workspace.root() / "a/own")
+    for path in own:
         path.write_text("x")
     # an output that the user changed to another text of the same size
     (workspace.root() / "a/second/in/text").write_text("twoone")
@@ -312,15 +266,8 @@ def test_clean_removes_what_the_course_wrote_and_nothing_else(course: Course) ->
     assert everything(workspace.root()) == before
     assert found.parts.keys() == {"a/first", "a/second"} and found.size > 1000 and found.seconds >= 0
     found.remove()
-    left = {name for name in everything(workspace.root()) if name.startswith("a/")}
-    assert left == {
-        "a/first/mine",
-        "a/first/in/mine",
-        "a/second/in/text",
-        "a/own",
-        "a/runs/notes",
-        "a/runs/0123456789ab/checkpoint",
-    }
+    left = {str(workspace.root() / name) for name in everything(workspace.root()) if name.startswith("a/")}
+    assert left == {*map(str, own), str(workspace.root() / "a/second/in/text")}
     assert {path.name for path in found.kept} == {"mine", "text", "own", "runs"}
     cleaning.removal(["a"], runs=True).remove()
     assert not run.exists() and (run.parent / "notes").exists()

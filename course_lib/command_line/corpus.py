@@ -50,9 +50,7 @@ def wikipedia(
 
 
 def webtext(
-    sources: Annotated[
-        Sequence[Path], ".txt, plain or compressed, with an empty line between documents; - reads standard input"
-    ],
+    sources: Annotated[Sequence[Path], ".txt, also compressed; empty line between documents; - reads standard input"],
     target: Path,
     settings: WebtextConfig,
     workers: int,

@@ -26,17 +26,14 @@ def evaluate(
     pairs: Annotated[Path | None, 'minimal pairs of your own: JSONL, "phenomenon", "good", "bad"'] = None,
     prefix: Annotated[Sequence[Path], "evaluate the one MODEL also with this prefix; repeatable"] = (),
     spout: Annotated[str | None, "GPTSAN: none (default), zeros, or a class number"] = None,
-    trigram: Annotated[
-        Sequence[Path],
-        "also evaluate a character trigram model of these documents; repeatable; with minimal pairs, the default is "
-        "the clean corpus of COURSE_PROFILE",
-    ] = (),
+    trigram: Annotated[Sequence[Path], "also evaluate a character trigram model of these documents; repeatable"] = (),
     settings: WindowSettings,
 ) -> object:
     """Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs.
 
     Bits count all tokens of a document and its end token, over all raw characters but line breaks, those that
-    normalization changes included; `lost` is the share of characters that the model's tokens do not restore.
+    normalization changes included; `lost` is the share of characters that the model's tokens do not restore. Minimal
+    pairs are also judged by a character trigram model, by default of the clean corpus of COURSE_PROFILE.
     """
     from course_lib.evaluation import report
 

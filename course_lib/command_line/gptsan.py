@@ -27,9 +27,7 @@ def vocabulary(
 
 
 def encode(
-    sources: Annotated[
-        Sequence[Path], "documents, or one CSV file `filename,fileid` with classes; - reads standard input"
-    ],
+    sources: Annotated[Sequence[Path], "documents, or one CSV file `filename,fileid`; - reads standard input"],
     target: Path,
     settings: EncodeConfig,
     workers: int,

@@ -63,9 +63,7 @@ def _shown() -> Shown:
 
 def new(
     folder: Annotated[Path, "the new folder; the profile gets its name"],
-    texts: Annotated[
-        Sequence[Path], "copied into FOLDER/texts: .txt or .jsonl, also .gz, .bz2, .xz; may be added later"
-    ] = (),
+    texts: Annotated[Sequence[Path], ".txt or .jsonl, also .gz, .bz2, .xz; copied into FOLDER/texts"] = (),
     *,
     like: Annotated[str, "the bundled profile that the new profile extends"] = profiles.BUNDLED[0],
 ) -> None:

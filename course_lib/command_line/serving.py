@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.command_line.models import Continued, Prompts, continued
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
@@ -13,13 +14,9 @@ from course_lib.language.words import mark, tr
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.ct2_config import Quantization
 
-LEAST, PORT = {"min": 1}, {"min": 1, "max": 65535}
+LEAST, PORT, MOMENT = {"min": 1}, {"min": 1, "max": 65535}, {"min": 0.001}
 FtFolder = Annotated[Path, "FasterTransformer folder N-gpu, or the folder that holds it"]
-InterSize = Annotated[
-    int | None,
-    "inner size of the MLP; FasterTransformer's GPT-2 converter writes 4 times the hidden size for any model",
-    LEAST,
-]
+InterSize = Annotated[int | None, "inner size of the MLP; FasterTransformer's GPT-2 converter may write another", LEAST]
 
 
 def ft_export(
@@ -27,13 +24,8 @@ def ft_export(
     target: Path,
     *,
     tensor_parallel: Annotated[int, "number of ranks (GPUs) that share the model", LEAST] = 1,
-    dtype: Annotated[
-        Literal["fp32", "fp16", "bf16"],
-        "number format of the weights; FasterTransformer's engine reads bf16, its converters do not write it",
-    ] = "fp32",
-    prefix: Annotated[
-        Sequence[str], "[NAME=]FILE of a task; repeatable, numbered from 0; NAME= without FILE: a task without a prefix"
-    ] = (),
+    dtype: Annotated[NumberFormat, "number format of the weights"] = "fp32",
+    prefix: Annotated[Sequence[str], "[NAME=]FILE of a task; repeatable; NAME= : a task without a prefix"] = (),
     name: Annotated[str | None, "model_name in config.ini; default: the name of MODEL's folder"] = None,
     upstream_bias_scaling: Annotated[bool, "GPT-NeoX: divide biases by N even if the engine adds them once"] = False,
     upstream_ini: Annotated[bool, "GPT-2: omit layernorm_eps and activation_type from config.ini"] = False,
@@ -65,11 +57,7 @@ def ft_import(
     layer_norm_eps: Annotated[float | None, "epsilon of the layer norms; default: 1e-05"] = None,
     rope_theta: Annotated[float | None, "GPT-NeoX: base of the rotary positions; default: 10000"] = None,
     max_positions: Annotated[int | None, "GPT-NeoX: context length [tokens]; default: 2048", LEAST] = None,
-    biases_divided_by: Annotated[
-        int | None,
-        "GPT-NeoX: number by which the converter divided two biases: 1 or the number of ranks; "
-        "needed for several ranks with use_gptj_residual = 0 if FOLDER has no conversion.json",
-    ] = None,
+    biases_divided_by: Annotated[int | None, "GPT-NeoX: the converter's divisor of two biases: 1 or the ranks"] = None,
     inter_size: InterSize = None,
 ) -> object:
     """Turn a FasterTransformer folder back into a Hugging Face folder, bit for bit, with its prefixes as files.
@@ -102,9 +90,7 @@ def ct2_export(
     model: Annotated[Path, "Hugging Face folder of a GPT-2 or GPT-NeoX"],
     target: Path,
     *,
-    quantization: Annotated[
-        Quantization, "number format of the weights; float32 generates the same text as MODEL"
-    ] = "float32",
+    quantization: Annotated[Quantization, "number format; float32 generates the same text as MODEL"] = "float32",
 ) -> object:
     """Export a model, with its tokenizer, to the format of CTranslate2."""
     _require_ctranslate2()
@@ -136,10 +122,7 @@ def _require_ctranslate2() -> None:
 
 
 def serve(
-    folders: Annotated[
-        Sequence[str],
-        "[NAME=]DIR of folders written by `course ft export`; NAME is the model's name in requests, needed for several",
-    ],
+    folders: Annotated[Sequence[str], "[NAME=]DIR, written by `course ft export`; NAME is the model's, for several"],
     target: Annotated[Path | None, "write a Triton model repository, and do not serve it"] = None,
     *,
     http_port: Annotated[int, "port of HTTP", PORT] = 8000,
@@ -150,18 +133,11 @@ def serve(
     threads: Annotated[int | None, "CPU threads of each instance; default: its share of the cores", LEAST] = None,
     instances: Annotated[int, "processes that load each model, to answer more requests", LEAST] = 1,
     queue: Annotated[int, "requests that may wait for a model; further ones are refused", LEAST] = 1024,
-    time_limit: Annotated[
-        float | None, "time that a request may wait, and then may run [s]; default: no limit", {"min": 0.001}
-    ] = None,
+    time_limit: Annotated[float | None, "time a request may wait, and then may run [s]; default: none", MOMENT] = None,
     drain: Annotated[float, "time to answer the requests in progress when stopped [s]", LEAST] = 30,
     log: Annotated[Path | None, "Triton's log; default: shown only if Triton fails"] = None,
-    backend: Annotated[
-        Literal["python", "fastertransformer"],
-        "backend of the repository: python is this course's reader, fastertransformer is NVIDIA's",
-    ] = "python",
-    weights: Annotated[
-        str | None, "path of the weights as the repository's server sees it; default: their path now"
-    ] = None,
+    backend: Annotated[Literal["python", "fastertransformer"], "this course's reader, or NVIDIA's engine"] = "python",
+    weights: Annotated[str | None, "path of the weights for the repository's server; default: their path now"] = None,
     print_: Annotated[bool, "only print the commands that serve FOLDER from NVIDIA's container"] = False,
 ) -> object:
     """Serve exported folders with Triton on this machine (HTTP and gRPC) until Ctrl-C."""

@@ -31,9 +31,7 @@ ChapterName = Annotated[str, "a chapter's number or name, or all"]
 def run(
     chapter: ChapterName = "all",
     *,
-    from_cache: Annotated[
-        Path | None, "archive of `course cache pack`, from which what the chapter needs is unpacked first"
-    ] = None,
+    from_cache: Annotated[Path | None, "archive of `course cache pack`; what is needed is unpacked first"] = None,
 ) -> None:
     """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
     from course_lib.workspace import chapters

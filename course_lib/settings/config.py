@@ -95,9 +95,10 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
         # JSON mode is strict about types (no "3" for 3), but accepts a list for a tuple and a string for a Path.
         return TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
-        raise UsageError(f"{where}{': ' if where else ''}{_explain(cls, error)}") from None
+        reason = _explain(cls, error)
     except (ValueError, TypeError) as error:
-        raise UsageError(f"{where}{': ' if where else ''}{' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split())
+    raise UsageError(f"{where}: {reason}" if where else reason)
 
 
 def _explain(cls: type, error: ValidationError) -> str:
@@ -106,23 +107,16 @@ def _explain(cls: type, error: ValidationError) -> str:
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path) or "settings"
     if problem["type"] == "unexpected_keyword_argument":
-        known = _fields_at(cls, path[:-1])
-        return tr("{key}: unknown key; allowed: {known}", key=key, known=", ".join(known))
+        for part in path[:-1]:
+            cls = next(typing.cast(type, field.type) for field in dataclasses.fields(cls) if field.name == part)
+        known = ", ".join(field.name for field in dataclasses.fields(cls))
+        return tr("{key}: unknown key; allowed: {known}", key=key, known=known)
     message = problem["msg"].removeprefix("Value error, ")
     if not path or (problem["type"] == "value_error" and isinstance(problem["input"], dict)):
         # The message of a check on several keys already names them.
         return message
     message = message[0].lower() + message[1:]
     return tr("{key}: {value!r} is not allowed: {message}", key=key, value=problem["input"], message=message)
-
-
-def _fields_at(cls: type, path: list[str]) -> list[str]:
-    for part in path:
-        inner = next((f.type for f in dataclasses.fields(cls) if f.name == part), None)
-        if not dataclasses.is_dataclass(inner):
-            return []
-        cls = typing.cast(type, inner)
-    return [field.name for field in dataclasses.fields(cls)]
 
 
 def to_dict(settings: Any) -> dict[str, Any]:

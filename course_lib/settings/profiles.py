@@ -5,13 +5,12 @@ of the user's own that extends one. Any settings file may extend another by its 
 """
 
 import os
-import typing
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
@@ -39,15 +38,9 @@ def name() -> str:
 
 
 def file(profile: str | None = None) -> Path:
-    """Return the file of a profile.
+    """Return the file of a profile: the name of a bundled one or the path of a YAML file; None: the current profile.
 
-    Args:
-        profile: the name of a bundled profile or the path of a YAML file; None means the current profile. A relative
-            path is relative to the current folder or, because a notebook runs in its own folder, to the checkout.
-
-    Raises:
-        UsageError: if there is no such profile, or if a user's own profile has the name of a bundled one or extends no
-            profile.
+    A relative path is relative to the current folder or, because a notebook runs in its own folder, to the checkout.
     """
     chosen = current() if profile is None else profile
     if chosen in BUNDLED:
@@ -99,15 +92,10 @@ def beside(path: str | Path) -> Path:
 
 
 def find(file: str | Path, folder: Path | None = None) -> Path:
-    """Find a settings file.
+    """Find a settings file by its path, or by its name in course_lib/configs with or without `.yaml`.
 
-    Args:
-        file: its path, or its name in course_lib/configs with or without `.yaml`. It is looked for in this order: in
-            `folder`, in the current folder, beside the file of the current profile, and in course_lib/configs.
-        folder: the first folder to look in, if any.
-
-    Raises:
-        UsageError: if there is no such file.
+    It is looked for in `folder`, in the current folder, beside the file of the current profile, and in
+    course_lib/configs. Raises UsageError if there is no such file.
     """
     own = Path(current()).parent if current().endswith(".yaml") else Path()
     candidates = [(folder or Path()) / file, Path(file), own / file, CONFIGS / file, CONFIGS / f"{file}.yaml"]
@@ -133,26 +121,25 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _values(path: Path) -> dict[str, Any]:
-    """Return the values of a settings file.
+    """Return the values of a settings file, cached until it or a file that it extends changes.
 
-    They are cached until one of the files that they come from changes, because listing the products reads a profile
-    many times.
+    Listing the products reads a profile many times.
     """
     if path in _read and all(_stamp(each) == then for each, then in _read[path][0].items()):
         return _read[path][1]
     from course_lib.settings import yaml_values
 
-    values, files = yaml_values.read(path, _base)
+    def base(named: Any, path: Path) -> Path:
+        if not isinstance(named, str):
+            message = mark("{path}: extends: {named!r}: expected the name or path of a file")
+            raise UsageError(tr(message, path=path, named=named))
+        return find(named, path.parent)
+
+    values, files = yaml_values.read(path, base)
     if not isinstance(values, dict):
         raise UsageError(tr("{path}: expected `key: value` lines at the top level", path=path))
-    _read[path] = {each: _stamp(each) for each in files}, typing.cast(dict[str, Any], values)
-    return _read[path][1]
-
-
-def _base(named: Any, path: Path) -> Path:
-    if not isinstance(named, str):
-        raise UsageError(tr("{path}: extends: {named!r}: expected the name or path of a file", path=path, named=named))
-    return find(named, path.parent)
+    _read[path] = {each: _stamp(each) for each in files}, values
+    return values
 
 
 def _stamp(path: Path) -> int:

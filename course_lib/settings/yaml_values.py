@@ -49,20 +49,17 @@ def read(path: Path, base: Callable[[Any, Path], Path]) -> tuple[Any, tuple[Path
     Raises:
         UsageError: naming the file, if one cannot be read, contains `${oc.env:NAME}`, or extends itself.
     """
-    chain: list[Path] = []
-    contents: list[Any] = []
+    contents: dict[Path, Any] = {}
     following: Path | None = path
     while following is not None:
-        if following in chain:
+        if following in contents:
             raise UsageError(f"{path}: extends: {following} extends itself")
-        chain.append(following)
-        contents.append(_load(following))
-        content = contents[-1]
+        content = contents[following] = _load(following)
         named = content.pop("extends", None) if OmegaConf.is_dict(content) else None
         following = None if named is None else base(named, following)
     try:
-        whole = contents[0] if len(contents) == 1 else OmegaConf.merge(*reversed(contents))
-        return OmegaConf.to_container(whole, resolve=True), tuple(chain)
+        whole = OmegaConf.merge(*reversed(contents.values())) if len(contents) > 1 else contents[path]
+        return OmegaConf.to_container(whole, resolve=True), tuple(contents)
     except (YAMLError, OmegaConfBaseException) as error:
         raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
 
@@ -71,7 +68,7 @@ def _load(path: Path) -> Any:
     folder = _escape(str(path.absolute().parent))
     try:
         content = OmegaConf.to_container(OmegaConf.load(path))
-        return OmegaConf.create(_replaced(content, "${here}", folder))
+        return OmegaConf.create(_strings(content, lambda text: text.replace("${here}", folder)))
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
 
@@ -105,18 +102,18 @@ def _parse(override: str) -> Any:
         raise UsageError(f"--set {override!r}: expected section.key=value")
     try:
         marked = OmegaConf.to_container(OmegaConf.from_dotlist([override.replace("${", PLAIN)]))
-        return OmegaConf.create(_escape(_replaced(marked, PLAIN, "${")))
+        return OmegaConf.create(_escape(_strings(marked, lambda text: text.replace(PLAIN, "${"))))
     except (OmegaConfBaseException, YAMLError, ValueError, IndexError) as error:
         raise UsageError(f"--set {override!r}: expected section.key=value: {_one_line(error)}") from None
 
 
-def _replaced(value: Any, old: str, new: str) -> Any:
-    """Replace a text in the keys and values of nested mappings and lists."""
+def _strings(value: Any, change: Callable[[str], str]) -> Any:
+    """Apply a function to the texts in nested mappings and lists."""
     if isinstance(value, dict):
-        return {_replaced(key, old, new): _replaced(inner, old, new) for key, inner in value.items()}
+        return {key: _strings(inner, change) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_replaced(inner, old, new) for inner in value]
-    return value.replace(old, new) if isinstance(value, str) else value
+        return [_strings(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def _one_line(error: Exception) -> str:
@@ -128,8 +125,4 @@ def _one_line(error: Exception) -> str:
 
 def _escape(value: Any) -> Any:
     """Escape every `${` in the values, so that OmegaConf reads it back as text."""
-    if isinstance(value, dict):
-        return {key: _escape(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_escape(inner) for inner in value]
-    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
+    return _strings(value, lambda text: re.sub(r"(\\*)\$\{", r"\1\1\\${", text))

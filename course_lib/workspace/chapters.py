@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,15 @@ class Chapter:
 
     def executed(self) -> list[Product]:
         """Return the chapter's notebooks as products, which are built by executing them."""
-        own, package = self.products(), files("course_lib")
+        own, library = self.products(), Path(__file__).parents[1]
         shown = [f"{self.package}/{name}.py" for name in ("figures", "diagrams")]
-        shown = [self.package, *(name for name in shown if package.joinpath(name).is_file()), "notebooks"]
+        shown = [self.package, *(name for name in shown if (library / name).is_file()), "notebooks"]
         found = []
         for path in filter(Path.exists, self.paths):
             # A chapter's last notebook is its main one.
-            name = "notebook" if path == self.paths[-1] else path.stem
+            name = f"{self.package}/{'notebook' if path == self.paths[-1] else path.stem}"
             code = (*shown, f"exercises/{self.notebooks[path.stem]}.py")
-            build = partial(_run_notebook, path)
-            found.append(Product(f"{self.package}/{name}", build, inputs=(path, *own), code=code))
+            found.append(Product(name, partial(_run_notebook, path), inputs=(path, *own), code=code))
         return found
 
 
@@ -52,18 +50,13 @@ CHAPTERS = (
     Chapter(1, "corpus", mark("Corpus"), {"01_corpus_prep": "corpus"}),
     Chapter(2, "japanese", mark("Normalization and segmentation"), {"02_normalize_and_segment": "japanese"}),
     Chapter(3, "subword", mark("Tokenizers"), {"03_tokenizers": "subword"}),
-    Chapter(
-        4,
-        "pretrain",
-        mark("GPT-2 pretraining with DeepSpeed ZeRO-2"),
-        {"04_gpt2_by_hand": "by_hand", "04_gpt2_zero2_pretraining": "pretrain"},
-    ),
+    Chapter(4, "pretrain", mark("GPT-2 pretraining with DeepSpeed ZeRO-2"),
+            {"04_gpt2_by_hand": "by_hand", "04_gpt2_zero2_pretraining": "pretrain"}),
     Chapter(5, "gptsan", mark("GPTSAN: extra stage and spout"), {"05_gptsan_extra_stage": "gptsan"}),
     Chapter(6, "prefix", mark("Prefix tuning"), {"06_prefix_tuning": "prefix"}),
-    Chapter(
-        7, "serving", mark("FasterTransformer conversion and serving"), {"07_fastertransformer_conversion": "serving"}
-    ),
-)
+    Chapter(7, "serving", mark("FasterTransformer conversion and serving"),
+            {"07_fastertransformer_conversion": "serving"}),
+)  # fmt: skip
 
 
 def select(name: str) -> list[Chapter]:

@@ -54,38 +54,29 @@ class Removal:
 def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
     """Return what cleaning these chapters removes; with `runs`, also their training runs. Nothing is removed yet."""
     found = Removal()
-    for chapter in (root() / name for name in chapters):
-        if not chapter.is_dir():
-            continue
-        for path in sorted(chapter.iterdir()):
-            if path.name == RUNS and path.is_dir():
-                _add_runs(path, runs, found)
-            elif path.is_dir() and (manifest := read_manifest(path)):
-                written = [path / MANIFEST, *_unchanged(path, manifest["outputs"])]
-                _add(f"{chapter.name}/{path.name}", written, manifest.get("seconds", 0.0), found)
-                found.kept += sorted(set(files_in(path)) - set(written))
-            elif path.name.startswith(".") and path.suffix in (".lock", ".tmp"):
-                # locks, and what killed builds left
-                found.paths.append(path)
-            else:
-                found.kept.append(path)
-    return found
 
+    def add(path: Path, written: list[Path], seconds: float = 0.0) -> None:
+        size = sum(file.stat().st_size for each in written for file in files_in(each))
+        found.parts[str(path.relative_to(root()))] = size, seconds
+        found.paths.extend(written)
 
-def _add_runs(folder: Path, wanted: bool, found: Removal) -> None:
-    if not wanted:
-        found.kept.append(folder)
-        return
-    for path in sorted(folder.iterdir()):
-        if RUN.fullmatch(path.name):
-            _add(str(path.relative_to(root())), [path], 0.0, found)
+    for path in (path for name in chapters for path in sorted((root() / name).glob("*"))):
+        if path.name == RUNS and path.is_dir() and runs:
+            for run in sorted(path.iterdir()):
+                if RUN.fullmatch(run.name):
+                    add(run, [run])
+                else:
+                    found.kept.append(run)
+        elif path.is_dir() and (manifest := read_manifest(path)):
+            written = [path / MANIFEST, *_unchanged(path, manifest["outputs"])]
+            add(path, written, manifest.get("seconds", 0.0))
+            found.kept += sorted(set(files_in(path)) - set(written))
+        elif path.name.startswith(".") and path.suffix in (".lock", ".tmp"):
+            # locks, and what killed builds left
+            found.paths.append(path)
         else:
             found.kept.append(path)
-
-
-def _add(name: str, paths: list[Path], seconds: float, found: Removal) -> None:
-    found.parts[name] = sum(file.stat().st_size for path in paths for file in files_in(path)), seconds
-    found.paths += paths
+    return found
 
 
 def files_in(path: Path) -> Iterator[Path]:
@@ -98,7 +89,6 @@ def _unchanged(folder: Path, outputs: dict[str, dict[str, object]]) -> Iterator[
     built = (folder / MANIFEST).stat().st_mtime_ns
     for name, facts in outputs.items():
         path = folder / name
-        if not path.is_file() or path.stat().st_size != facts["bytes"]:
-            continue
-        if path.stat().st_mtime_ns <= built or files.sha256(path) == facts["sha256"]:
+        same_size = path.is_file() and path.stat().st_size == facts["bytes"]
+        if same_size and (path.stat().st_mtime_ns <= built or files.sha256(path) == facts["sha256"]):
             yield path

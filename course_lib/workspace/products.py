@@ -70,7 +70,7 @@ class Product:
 
     def path(self) -> Path:
         """Return the folder, first building the product and its inputs if they are missing or stale."""
-        return _ensure(self, {}, {})
+        return Snapshot().build(self)
 
     def state(self) -> State:
         """Return whether the product is fresh, stale or missing, without building anything."""
@@ -115,28 +115,21 @@ def states(products: Iterable[Product]) -> dict[str, State]:
 
 def with_inputs(products: Iterable[Product]) -> list[Product]:
     """Return products and all products that they are built from, directly or indirectly, inputs first."""
-    found: dict[str, Product] = {}
-
-    def add(product: Product) -> None:
-        if product.name not in found:
-            for source in product.resolve().inputs:
-                if isinstance(source, Product):
-                    add(source)
-            found[product.name] = product
-
+    found: dict[Product, None] = {}
     for product in products:
-        add(product)
-    return list(found.values())
+        inputs = with_inputs(source for source in product.resolve().inputs if isinstance(source, Product))
+        found |= dict.fromkeys([*inputs, product])
+    return list(found)
 
 
 class Snapshot:
     """The state of products at one time. Each product and file is examined once, because many have the same inputs."""
 
-    def __init__(self, resolved: dict[str, Resolved] | None = None) -> None:
-        """Start a query. `resolved` caches settings and inputs by product, and can be shared with later queries."""
-        self._resolved = {} if resolved is None else resolved
-        self._states: dict[str, State] = {}
-        self._assumed: dict[str, Manifest] = {}
+    def __init__(self) -> None:
+        """Start with no product examined."""
+        self._states: dict[Product, State] = {}
+        self._assumed: dict[Product, Manifest] = {}
+        self._resolved = cache(Product.resolve)
         self._same_file = cache(_same_file)
         self._fingerprint = cache(lambda product: _fingerprint(self._manifest(product)))
 
@@ -145,20 +138,40 @@ class Snapshot:
 
         Products that are examined later are examined as if it did. Its inputs must be examined or assumed first.
         """
-        self._assumed[product.name] = manifest
+        self._assumed[product] = manifest
         return self.state(product)
 
-    def _manifest(self, product: Product) -> Manifest | None:
-        return self._assumed.get(product.name) or product.manifest()
+    def build(self, product: Product) -> Path:
+        """Return the folder of a product, first building the product and its inputs if they are missing or stale."""
+        if self.state(product).kind == "fresh":
+            return product.folder
+        now = self._resolved(product)
+        inputs = [self.build(each) if isinstance(each, Product) else files.require_file(each) for each in now.inputs]
+        # If another notebook is already building the product, wait here instead of building it again.
+        with locked(product):
+            state = self._examine(product)
+            if state.kind != "fresh":
+                reason = state.reason or tr("missing")
+                print(tr("building {name} ({reason})", name=product.name, reason=reason), flush=True)
+                with files.atomic_folder(product.folder, ours=True) as folder:
+                    started = time.perf_counter()
+                    counts = product.build(folder, inputs, now.settings)
+                    _write_manifest(folder, product, now, counts, time.perf_counter() - started)
+                    _keep_own_files(product.folder, folder)
+        self._states[product] = State("fresh")
+        return product.folder
 
     def state(self, product: Product) -> State:
         """Return the state of a product as of the first call for that product."""
-        if product.name not in self._states:
-            self._states[product.name] = self._examine(product, _resolved(product, self._resolved))
-        return self._states[product.name]
+        if product not in self._states:
+            self._states[product] = self._examine(product)
+        return self._states[product]
 
-    def _examine(self, product: Product, now: Resolved) -> State:
-        built = self._manifest(product)
+    def _manifest(self, product: Product) -> Manifest | None:
+        return self._assumed.get(product) or product.manifest()
+
+    def _examine(self, product: Product) -> State:
+        now, built = self._resolved(product), self._manifest(product)
         if built is None:
             damaged = (product.folder / MANIFEST).exists()
             return State("stale", tr("{name} is damaged", name=MANIFEST)) if damaged else State("missing")
@@ -168,8 +181,7 @@ class Snapshot:
             return State("stale", tr("the code of {code} changed", code=", ".join(product.code)))
         if built["inputs"].keys() != {_key(source) for source in now.inputs}:
             return State("stale", tr("made from other inputs"))
-        written = {} if product.name in self._assumed else built["outputs"]
-        for relative, facts in written.items():
+        for relative, facts in () if product in self._assumed else built["outputs"].items():
             output = product.folder / relative
             if not output.exists() or output.stat().st_size != facts["bytes"]:
                 return State("stale", tr("{name} was changed or removed", name=relative))
@@ -189,45 +201,6 @@ class Snapshot:
 def size(name: str) -> int:
     """Return the size on disk of a product, or of all products in a chapter [bytes]."""
     return sum(path.stat().st_size for path in (root() / name).rglob("*") if path.is_file())
-
-
-def _resolved(product: Product, known: dict[str, Resolved]) -> Resolved:
-    if product.name not in known:
-        known[product.name] = product.resolve()
-    return known[product.name]
-
-
-def _ensure(product: Product, known: dict[str, Resolved], done: dict[str, Path]) -> Path:
-    """Return the folder of a product, first building the product and its inputs if necessary.
-
-    `known` and `done` (folders) are caches by product name, shared with the inputs.
-    """
-    if product.name not in done:
-        inputs = [
-            _ensure(source, known, done) if isinstance(source, Product) else files.require_file(source)
-            for source in _resolved(product, known).inputs
-        ]
-        done[product.name] = _built(product, known, inputs)
-    return done[product.name]
-
-
-def _built(product: Product, known: dict[str, Resolved], inputs: list[Path]) -> Path:
-    target, now = product.folder, known[product.name]
-    if Snapshot(known).state(product).kind == "fresh":
-        return target
-    # If another notebook is already building the product, wait here instead of building it again.
-    with locked(product):
-        state = Snapshot(known).state(product)
-        if state.kind == "fresh":
-            return target
-        reason = state.reason or tr("missing")
-        print(tr("building {name} ({reason})", name=product.name, reason=reason), flush=True)
-        with files.atomic_folder(target, ours=True) as folder:
-            started = time.perf_counter()
-            counts = product.build(folder, inputs, now.settings)
-            _write_manifest(folder, product, now, counts, time.perf_counter() - started)
-            _keep_own_files(target, folder)
-    return target
 
 
 def _keep_own_files(old: Path, new: Path) -> None:
@@ -250,11 +223,7 @@ def locked(product: Product) -> Iterator[None]:
 
 
 def _write_manifest(folder: Path, product: Product, now: Resolved, counts: dict[str, Any], seconds: float) -> None:
-    outputs = {
-        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     content = {
         "product": product.name,
         "profile": profiles.name(),
@@ -263,14 +232,20 @@ def _write_manifest(folder: Path, product: Product, now: Resolved, counts: dict[
         "settings": now.values(),
         "code": _code_digests(product),
         "inputs": {
-            _key(source): _fingerprint(source.manifest()) if isinstance(source, Product) else _file_facts(source)
+            _key(source): _fingerprint(source.manifest())
+            if isinstance(source, Product)
+            else _facts(source) | {"mtime_ns": source.stat().st_mtime_ns}
             for source in now.inputs
         },
         "counts": counts,
-        "outputs": outputs,
+        "outputs": {str(path.relative_to(folder)): _facts(path) for path in written},
         "versions": {"course_lib": __version__} | _versions(),
     }
-    (folder / MANIFEST).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    files.write_json(folder / MANIFEST, content)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
 
 
 @cache
@@ -301,11 +276,6 @@ def _key(source: Path | Product) -> str:
 def _fingerprint(built: Manifest | None) -> str:
     """Return a single hash of the outputs in a manifest, which the manifests of products built from it record."""
     return sha256(json.dumps(built["outputs"] if built else None, sort_keys=True).encode()).hexdigest()
-
-
-def _file_facts(path: Path) -> dict[str, Any]:
-    stat = path.stat()
-    return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": files.sha256(path)}
 
 
 def _same_file(path: Path, size: int, mtime_ns: int, digest: str) -> bool:

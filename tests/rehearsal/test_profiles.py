@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import nbformat
@@ -38,9 +39,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_each_notebook_runs_in_a_profile() -> None:
     assert {*NOTEBOOKS} == {*PROFILES}
-    assert {name for names in NOTEBOOKS.values() for name in names} == {
-        name for chapter in CHAPTERS for name in chapter.notebooks
-    }
+    assert {*chain(*NOTEBOOKS.values())} == {*chain(*(chapter.notebooks for chapter in CHAPTERS))}
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -86,9 +85,6 @@ def assert_models(name: str, stage: Stage, workspace: Path) -> None:
     asked = {path.removeprefix("/api/models/").partition("/tree")[0] for path in stage.downloaded() if "/api/" in path}
     assert asked == {checkpoint for checkpoint in wanted.values() if checkpoint}
     for chapter, checkpoint in wanted.items():
-        weights = sorted(
-            path.name
-            for path in (workspace / chapter / "base/model").glob("*.*")
-            if path.suffix in (".bin", ".safetensors")
-        )
+        names = sorted(path.name for path in (workspace / chapter / "base/model").glob("*.*"))
+        weights = [name for name in names if name.endswith((".bin", ".safetensors"))]
         assert weights == (["pytorch_model.bin"] if checkpoint == published.GPTSAN else ["model.safetensors"])
