@@ -82,14 +82,10 @@ def names(code: str) -> tuple[set[str], set[str]]:
     loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            stored.add(node.name)
-        elif isinstance(node, ast.arg):
-            stored.add(node.arg)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            stored.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            stored |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
+            stored.add(node.name or "")
+        elif isinstance(node, ast.arg | ast.alias):
+            stored.add(node.arg if isinstance(node, ast.arg) else (node.asname or node.name).split(".")[0])
     return loaded - stored - set(dir(builtins)), stored
 
 
@@ -119,9 +115,8 @@ def test_the_kit_has_a_right_solution_of_every_exercise(stem: str, capsys: pytes
     loaded = import_module(f"course_lib.exercises.{module}")
     labels = [name for name, part in PARTS.items() if part.kind == "exercise" and part in section_minutes.parts(stem)]
     for number, (name, exercise) in enumerate(zip(labels, exercises(module), strict=True), 1):
-        (section,) = [
-            part for part in re.split(r"^### ", PAGES["solutions"], flags=re.M) if part.startswith(f"{name}\n")
-        ]
+        sections = re.split(r"^### ", PAGES["solutions"], flags=re.M)
+        (section,) = [part for part in sections if part.startswith(f"{name}\n")]
         if callable(exercise.solution):
             assert f":pyobject: {exercise.solution.__name__}\n" in section
             loaded.check(number, exercise.solution)

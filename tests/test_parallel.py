@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -110,16 +111,9 @@ def test_ctrl_c_waits_for_workers_that_are_starting() -> None:
 
 
 def test_a_killed_parent_leaves_neither_workers_nor_folders(tmp_path: Path) -> None:
-    script = (
-        "from course_lib.parallel import ordered_map\nfrom tests.test_parallel import nap\n"
-        "print('started', flush=True)\nlist(ordered_map(nap, range(4), 2))\n"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[1],
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-    )
+    script = "from tests.test_parallel import *; print('started', flush=True); list(ordered_map(nap, range(4), 2))"
+    where: Any = {"cwd": Path(__file__).parents[1], "env": os.environ | {"TMPDIR": str(tmp_path)}}
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, **where)
     assert parent.stdout and parent.stdout.readline() == b"started\n"
     family = psutil.Process(parent.pid)
     until(lambda: len(family.children(recursive=True)) >= 2, parent)

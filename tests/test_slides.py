@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import lxml.html
 import nbformat
 import pytest
 from course_lib.paths import NOTEBOOKS
@@ -96,10 +96,8 @@ def assert_nothing_is_lost(cells: list[Any], made: list[Slide]) -> None:
             "exercises" in cell.source and cell.cell_type == "code"
         ):
             continue
-        if cell.cell_type == "code":
-            found = [cell.source]
-        else:
-            found = [each for block in blocks(cell.source) for each in sentences(CORE.sub("", block.text))]
+        found = [each for block in blocks(cell.source) for each in sentences(CORE.sub("", block.text))]
+        found = [cell.source] if cell.cell_type == "code" else found
         missing += [each for each in found if re.sub(r"^#+ |\s+", " ", each).strip() not in plain]
     assert missing == []
     headings = [re.findall("^##? ", cell.source, re.MULTILINE) for cell in cells if cell.cell_type == "markdown"]
@@ -118,44 +116,24 @@ def decks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class _Loads(HTMLParser):
-    """The addresses that a page loads."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.loaded: list[str] = []
-        self.links: list[str] = []
-        self.alternatives: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "img":
-            self.alternatives.append(dict(attrs).get("alt") or "")
-        for name, value in attrs:
-            if name == "src" or (tag == "link" and name == "href"):
-                self.loaded.append(value or "")
-            elif tag == "a" and name == "href":
-                self.links.append(value or "")
-
-
 def test_a_page_loads_only_files_beside_it(decks: Path) -> None:
     for path in decks.glob("*.html"):
         page = path.read_text(encoding="utf8")
-        found = _Loads(page)
-        files = [name for name in found.loaded if not name.startswith("data:")]
+        tree = lxml.html.fromstring(page.encode())
+        files = [name for name in tree.xpath("//@src | //link/@href") if not name.startswith("data:")]
         assert path.name == "index.html" or len(files) == 6
         assert all((decks / name).is_file() for name in files)
         assert not re.search(r"url\(['\"]?(http|//)|@import", page)
         # every figure and drawing has an alternative text
-        assert all(len(text) > 12 and not text.startswith("No description") for text in found.alternatives)
+        texts = [image.get("alt", "") for image in tree.xpath("//img")]
+        assert all(len(text) > 12 and not text.startswith("No description") for text in texts)
         # links to other chapters lead to their decks
-        own = [link for link in found.links if not link.startswith("http")]
+        own = [link for link in tree.xpath("//a/@href") if not link.startswith("http")]
         assert [link for link in own if link.endswith(".ipynb")] == []
         assert all((decks / link.partition("#")[0]).is_file() for link in own if link.partition("#")[0]), own
     for path in [*decks.glob("*.css"), *decks.glob("reveal.js/*.css")]:
-        assert all(
-            (path.parent / name).is_file() for name in re.findall(r'url\("?(?!data:)([^")]+)"?\)', path.read_text())
-        )
+        named = re.findall(r'url\("?(?!data:)([^")]+)"?\)', path.read_text())
+        assert all((path.parent / name).is_file() for name in named)
 
 
 @pytest.fixture(scope="module")

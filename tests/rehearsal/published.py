@@ -57,38 +57,16 @@ def gptsan(folder: Path) -> None:
         "tokenizer_class": "GPTSanJapaneseTokenizer",
     }
     config = {
-        "architectures": ["GPTSanJapaneseForConditionalGeneration"],
-        "d_ext": 256,
-        "d_ff": 512,
-        "d_model": 64,
-        "d_spout": 16,
-        "dropout_rate": 0.0,
-        "eos_token_id": 1999,
-        "expert_capacity": 128,
-        "initializer_factor": 0.002,
-        "is_encoder_decoder": False,
-        "layer_norm_epsilon": 1e-05,
-        "max_position_embeddings": 160,
-        "model_type": "gptsan-japanese",
-        "num_experts": 4,
-        "num_ext_layers": 0,
-        "num_heads": 4,
-        "num_layers": 2,
-        "num_switch_layers": 2,
-        "output_attentions": False,
-        "output_hidden_states": False,
-        "output_router_logits": False,
-        "pad_token_id": 1995,
-        "router_bias": False,
-        "router_dtype": "float32",
-        "router_ignore_padding_tokens": False,
-        "router_jitter_noise": 0.0,
-        "separator_token_id": 1998,
-        "torch_dtype": "float32",
-        "transformers_version": "4.27.0.dev0",
-        "use_cache": True,
-        "vocab_size": 2000,
-    }
+        "architectures": ["GPTSanJapaneseForConditionalGeneration"], "d_ext": 256, "d_ff": 512, "d_model": 64,
+        "d_spout": 16, "dropout_rate": 0.0, "eos_token_id": 1999, "expert_capacity": 128,
+        "initializer_factor": 0.002, "is_encoder_decoder": False, "layer_norm_epsilon": 1e-05,
+        "max_position_embeddings": 160, "model_type": "gptsan-japanese", "num_experts": 4, "num_ext_layers": 0,
+        "num_heads": 4, "num_layers": 2, "num_switch_layers": 2, "output_attentions": False,
+        "output_hidden_states": False, "output_router_logits": False, "pad_token_id": 1995, "router_bias": False,
+        "router_dtype": "float32", "router_ignore_padding_tokens": False, "router_jitter_noise": 0.0,
+        "separator_token_id": 1998, "torch_dtype": "float32", "transformers_version": "4.27.0.dev0",
+        "use_cache": True, "vocab_size": 2000,
+    }  # fmt: skip
     # The published weights are trained; new ones need these to pass a signal through spout and embeddings.
     torch.manual_seed(0)
     model = GPTSanForCausalLM(GPTSanConfig(**config, embedding_init_std=0.3, spout_init_std=0.5))
@@ -105,41 +83,18 @@ def gpt_neox(
     # only the instruction models have an entry for a line break
     sentencepiece_model(folder, vocabulary, ["<NL>"] if "instruction" in folder.name else [])
     config = {
-        "architectures": ["GPTNeoXForCausalLM"],
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-        "hidden_act": "gelu",
-        "hidden_size": hidden,
-        "initializer_range": 0.02,
-        "intermediate_size": 4 * hidden,
-        "layer_norm_eps": 1e-05,
-        "max_position_embeddings": positions,
-        "model_type": "gpt_neox",
-        "num_attention_heads": heads,
-        "num_hidden_layers": layers,
-        "rotary_emb_base": 10000,
-        "rotary_pct": 1.0,
-        "tie_word_embeddings": False,
-        "torch_dtype": str(dtype).removeprefix("torch."),
-        "transformers_version": "4.27.0.dev0",
-        "use_cache": True,
-        "use_parallel_residual": False,
-        "vocab_size": vocabulary,
-    }
+        "architectures": ["GPTNeoXForCausalLM"], "bos_token_id": 2, "eos_token_id": 3, "hidden_act": "gelu",
+        "hidden_size": hidden, "initializer_range": 0.02, "intermediate_size": 4 * hidden, "layer_norm_eps": 1e-05,
+        "max_position_embeddings": positions, "model_type": "gpt_neox", "num_attention_heads": heads,
+        "num_hidden_layers": layers, "rotary_emb_base": 10000, "rotary_pct": 1.0, "tie_word_embeddings": False,
+        "torch_dtype": str(dtype).removeprefix("torch."), "transformers_version": "4.27.0.dev0", "use_cache": True,
+        "use_parallel_residual": False, "vocab_size": vocabulary,
+    }  # fmt: skip
     tokenizer = {
-        "eos_token": "</s>",
-        "unk_token": "[UNK]",
-        "pad_token": "[PAD]",
-        "extra_ids": 0,
-        "additional_special_tokens": [],
-        "sp_model_kwargs": {},
-        "bos_token": "<s>",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-        "do_lower_case": False,
-        "tokenizer_class": "T5Tokenizer",
-    }
+        "eos_token": "</s>", "unk_token": "[UNK]", "pad_token": "[PAD]", "extra_ids": 0,
+        "additional_special_tokens": [], "sp_model_kwargs": {}, "bos_token": "<s>", "cls_token": "[CLS]",
+        "sep_token": "[SEP]", "mask_token": "[MASK]", "do_lower_case": False, "tokenizer_class": "T5Tokenizer",
+    }  # fmt: skip
     _write_json(folder, {"config": config, "tokenizer_config": tokenizer})
     _write_card(folder)
     torch.manual_seed(0)

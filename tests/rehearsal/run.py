@@ -4,7 +4,6 @@ A folder of an earlier run is continued: what is fresh in it is not built again.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib.files import read_json
 from course_lib.workspace.chapters import CHAPTERS
 
 from tests.rehearsal import PROFILES
@@ -48,15 +48,6 @@ def _of_children() -> float:
     return found.children_user + found.children_system
 
 
-def seconds_of_products(workspace: Path) -> dict[str, float]:
-    """Return how long each product and notebook in a workspace took [s]."""
-    manifests = sorted(workspace.glob("*/*/*/manifest.json"))
-    return {
-        str(path.parent.relative_to(path.parents[2])): json.loads(path.read_text(encoding="utf8"))["seconds"]
-        for path in manifests
-    }
-
-
 def main() -> int:
     """Rehearse and print a table; return 1 if anything failed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -74,8 +65,8 @@ def main() -> int:
                     failed += bool(outcome.problem)
                     took = f"{outcome.seconds:.0f} s, {outcome.processor:.0f} s of processor time"
                     print(f"{name} chapter {outcome.chapter}: {took} {outcome.problem[-3000:]}", flush=True)
-            for product, seconds in seconds_of_products(folder / "workspace").items():
-                print(f"  {product:<30}{seconds:6.1f} s")
+            for manifest in map(read_json, sorted((folder / "workspace").glob("*/*/*/manifest.json"))):
+                print(f"  {manifest['product']:<30}{manifest['seconds']:6.1f} s")
     return int(failed > 0)
 
 
