@@ -103,7 +103,11 @@ def _main(arguments: list[str] | None) -> int:
         _discard(sys.stdout)
         return 128 + signal.SIGPIPE
     except OSError as error:
-        return _say(f"{error.filename or _nameless(error)}: {error.strerror or error}", 1)
+        # All code that writes files names them, so a full disk without a name is that of standard output.
+        full = error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN)
+        if full:
+            _discard(sys.stdout)
+        return _say(f"{error.filename or ('standard output' if full else 'file')}: {error.strerror or error}", 1)
     return 0
 
 
@@ -145,18 +149,6 @@ def _terminate(number: int, _frame: "FrameType | None") -> None:
 
 def _stopped(number: signal.Signals) -> int:
     return _say(f"{SAYING[number]}; earlier products are unchanged", 128 + number)
-
-
-def _nameless(error: OSError) -> str:
-    """Return the subject of the message for an OSError without a file name: "standard output" or "file".
-
-    All code that writes files adds the file name to its errors. A full-disk error without a name therefore comes from
-    standard output, whose buffer is then discarded.
-    """
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN):
-        _discard(sys.stdout)
-        return "standard output"
-    return "file"
 
 
 def _discard(stream: "TextIO") -> None:

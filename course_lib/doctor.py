@@ -105,7 +105,8 @@ def _torch() -> tuple[bool, str]:
 def _compiler() -> tuple[bool, str]:
     compiler = next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), "")
     ninja = bool(_version("ninja") or shutil.which("ninja"))
-    return bool(compiler and ninja), f"{compiler}, ninja {tr('yes') if ninja else tr('no')}" if compiler else ""
+    has_ninja = tr("yes") if ninja else tr("no")
+    return bool(compiler and ninja), f"{compiler}, ninja {has_ninja}" if compiler else ""
 
 
 def _mecab() -> tuple[bool, str]:

@@ -1,7 +1,6 @@
 """`course profile show` and `course new`: what a profile sets and costs, and a profile for texts of one's own."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def test_estimates_follow_length_and_width(monkeypatch: pytest.MonkeyPatch) -> N
     base = hours("extends: gpt2-tiny\n")
     assert hours("extends: gpt2-tiny\nengine: {max_steps: 1500}\n") == pytest.approx(3 * base)
     assert hours("extends: gpt2-tiny\nmodel: {num_layers: 400}\n") > 5 * base
-    assert hours("extends: gpt2-xl\n") > 50 * base and "planned for 8 GPUs" in costs.stages()[5].what
+    assert hours("extends: gpt2-xl\n") > 50 * base and "planned for 8 × " in costs.stages()[5].what
 
 
 def test_the_cells_of_chapter_three_grow_with_own_text_up_to_its_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,13 +63,13 @@ def test_the_cells_of_chapter_three_grow_with_own_text_up_to_its_sample(monkeypa
     assert seconds(50_000_000) < 200
 
 
-def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     Path("novel.txt").write_text(f"{TEXT}\n\n{TEXT}別の話。\n", encoding="utf8")
     Path("more.jsonl").write_text(json.dumps({"text": TEXT + "三つ目。"}, ensure_ascii=False) + "\n", encoding="utf8")
     assert run("new", "my-text", "novel.txt", "more.jsonl") == 0
     said = capsys.readouterr().out
     assert said.startswith("my-text/my-text.yaml: 3 documents, ") and "; 3 of them too short" in said
-    os.environ["COURSE_PROFILE"] = "my-text/my-text.yaml"
+    monkeypatch.setenv("COURSE_PROFILE", "my-text/my-text.yaml")
     assert profiles.name() == "my-text"
     found = products.own_files(config.section("corpus.sources", Sources))
     assert [path.name for path in found] == ["more.jsonl", "novel.txt"]

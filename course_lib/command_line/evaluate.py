@@ -11,7 +11,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.evaluation.scoring import GeneratingModel, ScoringModel
 from course_lib.evaluation.trigram import Trigram
 from course_lib.evaluation.windows import WindowSettings
-from course_lib.files import atomic_write, inner_suffix
+from course_lib.files import atomic_write, inner_suffix, read_json
 
 PAIRS = "minimal_pairs.jsonl"
 TRIGRAM = "character trigram"
@@ -54,21 +54,15 @@ def evaluate(
 
 
 def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None = None) -> GeneratingModel:
-    """Open a model folder for evaluation, by the family in its config.json.
+    """Open the Hugging Face folder of a GPT-2, GPT-NeoX or GPTSAN for evaluation.
 
-    Args:
-        folder: Hugging Face folder of a GPT-2, GPT-NeoX or GPTSAN model with its tokenizer.
-        prefix: prefix file or peft folder for a GPT-2 or GPT-NeoX model.
-        spout: spout input for a GPTSAN model; None: no spout.
-
-    Raises:
-        CourseError: if the folder has no such model or no tokenizer, or the prefix belongs to another model.
+    `prefix` is a prefix file or peft folder for a GPT-2 or GPT-NeoX, `spout` the spout input for a GPTSAN.
     """
     from course_lib.checkpoints import model_folder
     from course_lib.gptsan.shape import MODEL_TYPE
     from course_lib.models.families import BY_MODEL_TYPE
 
-    family = _family(folder)
+    family = read_json(folder / model_folder.CONFIG).get("model_type")
     if family == MODEL_TYPE:
         from course_lib.gptsan.generate import GPTSANGenerator
         from course_lib.gptsan.score import GptsanScorer
@@ -79,7 +73,6 @@ def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None
     if spout:
         raise UsageError(f"--spout: not allowed with {folder}, a {family} model; allowed: GPTSAN")
     if family not in BY_MODEL_TYPE:
-        model_folder.read_config(folder)
         raise CourseError(f"{folder}: a {family} model; allowed: {', '.join([*BY_MODEL_TYPE, MODEL_TYPE])}")
     from course_lib.evaluation.causal import FolderScorer
     from course_lib.generation.generator import Generator
@@ -91,14 +84,7 @@ def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None
 
 
 def trigram_model(files: Sequence[Path] | None = None) -> Trigram:
-    """Return a character trigram model of normalized documents.
-
-    Args:
-        files: documents to train on; None: the clean corpus of the current profile, which is built if it is missing.
-
-    Raises:
-        CourseError: if a file cannot be read, or there is no text.
-    """
+    """Return a character trigram model of the normalized documents in files; None: the profile's clean corpus."""
     from course_lib.corpus import products
     from course_lib.evaluation.report import documents
     from course_lib.japanese import normalize
@@ -109,12 +95,10 @@ def trigram_model(files: Sequence[Path] | None = None) -> Trigram:
 
 def _opened(folders: Sequence[Path], prefixes: Sequence[Path], spout: str | None) -> Iterator[tuple[str, ScoringModel]]:
     """Yield (name, model) for each folder without a prefix, and then for each prefix; one model is open at a time."""
-    stems = [prefix.stem for prefix in prefixes]
-    tasks = stems if len(set(stems)) == len(stems) else list(map(str, prefixes))
     for name, folder in zip(_names(folders), folders, strict=True):
         yield name, open_model(folder, None, spout)
-        for task, prefix in zip(tasks, prefixes, strict=True):
-            yield f"{name} + {task}", open_model(folder, prefix, spout)
+        for prefix in prefixes:
+            yield f"{name} + {prefix.stem}", open_model(folder, prefix, spout)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -135,14 +119,3 @@ def _files(path: Path) -> list[Path]:
     if not files:
         raise CourseError(f"{path}: no .txt or .jsonl file in it")
     return files
-
-
-def _family(folder: Path) -> str:
-    """Return the model_type in a folder's config.json. Raises CourseError if there is none."""
-    from course_lib.checkpoints import model_folder
-    from course_lib.files import read_json
-
-    if not (folder / model_folder.CONFIG).is_file():
-        # This raises the error that says what is missing.
-        model_folder.read_config(folder)
-    return str(read_json(folder / model_folder.CONFIG).get("model_type"))
