@@ -94,14 +94,6 @@ def test_an_own_profile_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch)
         profiles.name()
 
 
-@pytest.mark.parametrize(("chosen", "wanted"), [("cloab", "colab"), ("mine", "mine/mine.yaml")])
-def test_a_misspelt_name_gets_a_suggestion(chosen: str, wanted: str) -> None:
-    Path("mine").mkdir()
-    Path("mine/mine.yaml").write_text("extends: tiny\n")
-    with pytest.raises(UsageError, match=f"profile: {chosen}: .*did you mean {wanted}"):
-        profiles.file(chosen)
-
-
 def test_a_verb_takes_an_own_profile_by_its_path(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

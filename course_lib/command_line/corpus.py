@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from course_lib.corpus.report import CorpusReport
 
 Documents = Annotated[Sequence[Path], ".jsonl, or .txt with an empty line between documents; - reads standard input"]
+Dumps = Annotated[Sequence[Path], ".xml, .xml.gz, .xml.bz2 or .xml.xz"]
+Web = Annotated[Sequence[Path], ".txt, also compressed, with an empty line between documents; - reads standard input"]
 Corpus = Annotated[Sequence[Path], "segmented .txt lines, or .jsonl documents; - reads standard input"]
 
 
@@ -37,24 +39,14 @@ def download(
     download(dataset, target, date, settings, part)
 
 
-def wikipedia(
-    dumps: Annotated[Sequence[Path], ".xml, .xml.gz, .xml.bz2 or .xml.xz"],
-    target: Path,
-    settings: WikipediaConfig,
-    workers: int,
-) -> object:
+def wikipedia(dumps: Dumps, target: Path, settings: WikipediaConfig, workers: int) -> object:
     """Extract the articles of a Wikipedia dump as plain text."""
     from course_lib.corpus.wikipedia import extract
 
     return _reported(extract(dumps, target, settings, workers), target)
 
 
-def webtext(
-    sources: Annotated[Sequence[Path], ".txt, also compressed; empty line between documents; - reads standard input"],
-    target: Path,
-    settings: WebtextConfig,
-    workers: int,
-) -> object:
+def webtext(sources: Web, target: Path, settings: WebtextConfig, workers: int) -> object:
     """Filter web text and remove duplicates."""
     from course_lib.corpus.webtext import clean_webtext
 

@@ -4,20 +4,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from course_lib.command_line.models import Continued, Prompts, Step
+from course_lib.command_line.models import Continued, Prompts, Run, Step
 from course_lib.command_line.output import Shown, text
 from course_lib.gptsan.config import VocabularyConfig
 from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
 
 Model = Annotated[Path, "folder of a GPTSAN"]
+Original = Annotated[Path, "checkpoint of the original: folder, prefix or .index file"]
+Documents = Annotated[Sequence[Path], "documents: .jsonl, or plain text; - reads standard input"]
+Examples = Annotated[Sequence[Path], "documents, or one CSV file `filename,fileid`; - reads standard input"]
+Tokenizer = Annotated[Path | None, "tokenizer folder; default: the profile's vocabulary"]
+Masked = Annotated[Sequence[str], "texts with one or more [MASK]"]
+Before = Annotated[str, "text before the prompt; attention in both directions"]
 
 
-def vocabulary(
-    sources: Annotated[Sequence[Path], "documents: .jsonl, or plain text; - reads standard input"],
-    target: Path,
-    settings: VocabularyConfig,
-) -> object:
+def vocabulary(sources: Documents, target: Path, settings: VocabularyConfig) -> object:
     """Build a vocabulary in the published format (vocab.txt, emoji.json) from a corpus."""
     from course_lib.documents import read_texts
     from course_lib.gptsan.vocabulary import build_vocabulary
@@ -27,12 +29,7 @@ def vocabulary(
 
 
 def encode(
-    sources: Annotated[Sequence[Path], "documents, or one CSV file `filename,fileid`; - reads standard input"],
-    target: Path,
-    settings: EncodeConfig,
-    workers: int,
-    *,
-    tokenizer: Annotated[Path | None, "tokenizer folder; default: the profile's vocabulary"] = None,
+    sources: Examples, target: Path, settings: EncodeConfig, workers: int, *, tokenizer: Tokenizer = None
 ) -> object:
     """Encode texts as training examples: TFRecord files for the original's tools, arrays for `course gptsan train`.
 
@@ -44,9 +41,7 @@ def encode(
     return encode.encode(inputs, tokenizer or products.VOCABULARY.path(), target, settings, workers)
 
 
-def import_tf(
-    checkpoint: Annotated[Path, "checkpoint of the original: folder, prefix or .index file"], target: Path
-) -> object:
+def import_tf(checkpoint: Original, target: Path) -> object:
     """Convert a TensorFlow checkpoint of the original GPTSAN to a Hugging Face folder."""
     from course_lib.gptsan.import_tf import import_tf
 
@@ -67,7 +62,7 @@ def add_extra_stage(
     return add_extra_stage(model, target, layers, seed)
 
 
-def export(run: Annotated[Path, "folder of a run"], target: Path, *, step: Step = None) -> object:
+def export(run: Run, target: Path, *, step: Step = None) -> object:
     """Write the model of a run's latest complete checkpoint as a Hugging Face folder."""
     from course_lib.gptsan.export import export
 
@@ -75,11 +70,7 @@ def export(run: Annotated[Path, "folder of a run"], target: Path, *, step: Step 
 
 
 def generate(
-    model: Model,
-    prompts: Prompts = ("",),
-    *,
-    prefix_text: Annotated[str, "text before the prompt; attention in both directions"] = "",
-    settings: GenerateConfig,
+    model: Model, prompts: Prompts = ("",), *, prefix_text: Before = "", settings: GenerateConfig
 ) -> list[Continued]:
     """Continue texts with a GPTSAN, steered by its spout."""
     from course_lib.gptsan.generate import GPTSANGenerator
@@ -88,9 +79,7 @@ def generate(
     return [Continued(prompt, generator.continue_text(prompt, settings, prefix_text)) for prompt in prompts]
 
 
-def fill(
-    model: Model, prompts: Annotated[Sequence[str], "texts with one or more [MASK]"], settings: FillConfig
-) -> object:
+def fill(model: Model, prompts: Masked, settings: FillConfig) -> object:
     """Fill the masks of texts; the model must be trained on mlm or hybrid examples."""
     from course_lib.gptsan.fill import fill
     from course_lib.gptsan.generate import GPTSANGenerator

@@ -9,6 +9,7 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.generation.config import GenerateConfig
 
 Model = Annotated[Path, "a Hugging Face model folder"]
+Run = Annotated[Path, "folder of a run"]
 Step = Annotated[int | None, "checkpoint to export; default: the latest one", {"min": 0}]
 Prompts = Annotated[Sequence[str], "raw Japanese text; - reads standard input"]
 

@@ -5,23 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from course_lib.command_line.models import Continued, Prompts, Step
+from course_lib.command_line.models import Continued, Prompts, Run, Step
 from course_lib.command_line.output import Shown
 from course_lib.errors import UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import tr
 from course_lib.prefix.config import Form
 
+Output = Annotated[Form, "form of the output"]
 Base = Annotated[Path, "a GPT-2 or GPT-NeoX folder; it is only read"]
 
 
-def export(
-    run: Annotated[Path, "folder of a run"],
-    target: Path,
-    *,
-    form: Annotated[Form, "form of the prefix file"] = "course",
-    step: Step = None,
-) -> object:
+def export(run: Run, target: Path, *, form: Output = "course", step: Step = None) -> object:
     """Write the prefix of a run's latest complete checkpoint.
 
     If the run's method is `full`, the trained model is written as a Hugging Face folder instead.
@@ -55,7 +50,7 @@ def convert(
     prefix: Annotated[Path, "a prefix file of any form, or a peft folder"],
     target: Path,
     *,
-    form: Annotated[Form, "form of the output"] = "course",
+    form: Output = "course",
     base: Annotated[Path | None, "the model the prefix belongs to; checked, and recorded in the output"] = None,
     task: Annotated[str | None, "name of the task; default: as in the file"] = None,
 ) -> object:

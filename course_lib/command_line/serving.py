@@ -15,12 +15,17 @@ from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.ct2_config import Quantization
 
 LEAST, PORT, MOMENT = {"min": 1}, {"min": 1, "max": 65535}, {"min": 0.001}
+Model = Annotated[Path, "Hugging Face folder of a GPT-NeoX or GPT-2"]
 FtFolder = Annotated[Path, "FasterTransformer folder N-gpu, or the folder that holds it"]
+Ct2Folder = Annotated[Path, "folder written by `course ct2 export`"]
+Values = Annotated[bool, "also check every number for NaN and infinity"]
+Format = Annotated[Quantization, "number format of the weights; float32 generates the same text as MODEL"]
+Threads = Annotated[int, "threads per batch; 0: CTranslate2's choice", {"min": 0}]
 InterSize = Annotated[int | None, "inner size of the MLP; FasterTransformer's GPT-2 converter may write another", LEAST]
 
 
 def ft_export(
-    model: Annotated[Path, "Hugging Face folder of a GPT-NeoX or GPT-2"],
+    model: Model,
     target: Path,
     *,
     tensor_parallel: Annotated[int, "number of ranks (GPUs) that share the model", LEAST] = 1,
@@ -72,12 +77,7 @@ def ft_import(
     return import_folder(folder, target, tokenizer, given)
 
 
-def ft_inspect(
-    folder: FtFolder,
-    *,
-    values: Annotated[bool, "also check every number for NaN and infinity"] = False,
-    inter_size: InterSize = None,
-) -> object:
+def ft_inspect(folder: FtFolder, *, values: Values = False, inter_size: InterSize = None) -> object:
     """Compare a FasterTransformer folder with its config.ini, file by file."""
     from course_lib.serving.check import inspect
 
@@ -86,12 +86,7 @@ def ft_inspect(
     return Shown(found, "\n".join(found.lines()), wrong if found.findings else "")
 
 
-def ct2_export(
-    model: Annotated[Path, "Hugging Face folder of a GPT-2 or GPT-NeoX"],
-    target: Path,
-    *,
-    quantization: Annotated[Quantization, "number format; float32 generates the same text as MODEL"] = "float32",
-) -> object:
+def ct2_export(model: Model, target: Path, *, quantization: Format = "float32") -> object:
     """Export a model, with its tokenizer, to the format of CTranslate2."""
     _require_ctranslate2()
     from course_lib.serving.ct2 import export
@@ -100,11 +95,7 @@ def ct2_export(
 
 
 def ct2_generate(
-    folder: Annotated[Path, "folder written by `course ct2 export`"],
-    prompts: Prompts,
-    settings: GenerateConfig,
-    *,
-    threads: Annotated[int, "threads per batch; 0: CTranslate2's choice", {"min": 0}] = 0,
+    folder: Ct2Folder, prompts: Prompts, settings: GenerateConfig, *, threads: Threads = 0
 ) -> list[Continued]:
     """Continue texts with CTranslate2.
 

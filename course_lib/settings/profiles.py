@@ -5,7 +5,6 @@ of the user's own that extends one. Any settings file may extend another by its 
 """
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +49,7 @@ def file(profile: str | None = None) -> Path:
     where = f"{VARIABLE if profile is None else 'profile'}: {chosen}"
     allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
     if path is None:
-        inside = Path(chosen) / f"{Path(chosen).name}.yaml"
-        close = [str(inside)] if inside.is_file() else get_close_matches(chosen, BUNDLED)
-        meant = tr("did you mean {close}? ", close=close[0]) if close else ""
-        raise UsageError(tr("{where}: is not a profile; {meant}allowed: {all}", where=where, meant=meant, all=allowed))
+        raise UsageError(tr("{where}: is not a profile; allowed: {all}", where=where, all=allowed))
     if path.stem in BUNDLED:
         raise UsageError(tr("{where}: give the file another name than that of a bundled profile", where=where))
     if not extends_profile(path):
