@@ -8,7 +8,8 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -102,15 +103,9 @@ def test_a_jumanpp_that_does_not_work_is_a_row(monkeypatch: pytest.MonkeyPatch, 
     assert check.ok is False and str(tmp_path) not in json.dumps(doctor.report([check]))
 
 
-class Usage(NamedTuple):
-    total: int
-    available: int
-    free: int
-
-
 @pytest.mark.parametrize(("room", "enough"), [(10**9, False), (10**11, True)])
 def test_too_little_disk_or_memory(monkeypatch: pytest.MonkeyPatch, room: int, enough: bool) -> None:
-    usage: Any = Usage(10**12, room, room)
+    usage: Any = SimpleNamespace(total=10**12, available=room, free=room)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: usage)
     assert [check.ok for check in doctor.examine()[-2:]] == [enough, enough]

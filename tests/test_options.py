@@ -58,11 +58,8 @@ def test_a_file_comes_before_a_profile_of_its_name_and_a_folder_does_not() -> No
 
 
 def test_a_run_is_the_profiles_own_unless_a_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    for kind, file in (
-        (runs.PRETRAIN, "gpt2-xl"),
-        (runs.GPTSAN, "gptsan-2.8b-extra14-classes"),
-        (runs.PREFIX, "prefix-neox-3.6b-lines"),
-    ):
+    files = ("gpt2-xl", "gptsan-2.8b-extra14-classes", "prefix-neox-3.6b-lines")
+    for kind, file in zip(runs.KINDS, files, strict=True):
         assert kind.read(Path("xl"), ())[1] == Path(f"{file}.yaml")
         assert f"{file}.yaml, the run of profile xl" in capsys.readouterr().err
     assert runs.PRETRAIN.read(None, ())[1] == Path("gpt2-tiny.yaml")

@@ -4,6 +4,7 @@ import os
 import subprocess
 import venv
 from pathlib import Path
+from typing import Any
 
 import pip
 import pytest
@@ -17,27 +18,25 @@ from pathlib import Path
 from zipfile import ZipFile
 
 def build_wheel(folder, config_settings=None, metadata_directory=None):
-    info = "{name}-{version}.dist-info/"
-    with ZipFile(Path(folder) / "{name}-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("{name}.py", "VALUE = '{name} {version}'\\n")
-        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
+    info = "{name}-1.0.dist-info/"
+    with ZipFile(Path(folder) / "{name}-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("{name}.py", "VALUE = '{name} 1.0'\\n")
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n")
         wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         wheel.writestr(info + "RECORD", "")
-    return "{name}-{version}-py3-none-any.whl"
+    return "{name}-1.0-py3-none-any.whl"
 
 build_editable = build_wheel
 """
 
 
-def source(folder: Path, name: str, version: str, requires: str = "") -> Path:
+def source(folder: Path, name: str, requires: str = "") -> Path:
     """Writes the source of a package."""
     folder.mkdir()
-    (folder / "backend.py").write_text(BACKEND.format(name=name, version=version))
-    (folder / "pyproject.toml").write_text(
-        f"[build-system]\nrequires = [{requires}]\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
-        f"[project]\nname = '{name}'\nversion = '{version}'\n"
-    )
-    (folder / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "backend.py").write_text(BACKEND.format(name=name))
+    system = f"requires = [{requires}]\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+    (folder / "pyproject.toml").write_text(f"[build-system]\n{system}[project]\nname = '{name}'\nversion = '1.0'\n")
+    (folder / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     return folder
 
 
@@ -50,13 +49,13 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheelhouse")
     (folder / "index").mkdir()
     for name in ("torch", "tool", "plain"):
-        package = source(folder / f"{name}-1.0", name, "1.0")
+        package = source(folder / f"{name}-1.0", name)
         if name == "plain":
             subprocess.run(["tar", "-czf", "index/plain-1.0.tar.gz", "plain-1.0"], cwd=folder, check=True)
         else:
             build = "import sys; sys.path.insert(0, '.'); import backend; backend.build_wheel(sys.argv[1])"
             subprocess.run(["python3", "-c", build, folder / "index"], cwd=package, check=True)
-    checkout = source(folder / "checkout", "course", "1.0", "'tool'")
+    checkout = source(folder / "checkout", "course", "'tool'")
     # An environment with this one's pip, in a tenth of the time that `python -m venv` needs to install its own.
     venv.create(checkout / ".venv", symlinks=True, with_pip=False)
     (next(checkout.glob(".venv/lib/python*/site-packages")) / "pip").symlink_to(Path(pip.__file__).parent)
@@ -72,9 +71,8 @@ def make(checkout: Path, target: str, index: Path | None = None) -> "subprocess.
     found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)} if index else {"PIP_INDEX_URL": "http://127.0.0.1:9/"}
     own = {"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", "PIP_CACHE_DIR": str(checkout.parent / "cache")}
     command = ["make", "--no-print-directory", target, "BUILD=tool", "TRITON=no-such-server==1.0"]
-    return subprocess.run(
-        command, cwd=checkout, env=keep | own | found, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
+    where: Any = {"cwd": checkout, "env": keep | own | found, "timeout": LIMIT, "check": False}
+    return subprocess.run(command, capture_output=True, text=True, **where)
 
 
 def test_a_wheelhouse_is_made_and_installs_without_network(checkout: Path) -> None:

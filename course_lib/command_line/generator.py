@@ -52,10 +52,9 @@ def command(name: str, function: Callable[..., Any], help: str, section: str = "
     signature = inspect.signature(function)
     settings, cls = _settings(function)
     parameters = {each.name: _parameter(each, text) for each in signature.parameters.values() if each.name != settings}
-    fields = {field.name: _field(field) for field in (dataclasses.fields(cls) if cls else ())}
-    fields = {key: field for key, field in fields.items() if field and key not in (*parameters, "output")}
-    for key, field in fields.items():
-        parameters[key] = _keyword(key, *field)
+    options_of = [_field(field) for field in dataclasses.fields(cls)] if cls else []
+    fields = {each.name: each for each in options_of if each and each.name not in (*parameters, "output")}
+    parameters |= fields
     if cls:
         parameters |= {"config": _config(), "overrides": _keyword("overrides", list[str] | None, SET)}
     if signature.return_annotation is not None:
@@ -89,7 +88,7 @@ def command(name: str, function: Callable[..., Any], help: str, section: str = "
 def _settings(function: Callable[..., Any]) -> tuple[str, type[Any] | None]:
     """Return the parameter of a function whose type is a settings class, and the class; ("", None) without."""
     for parameter in inspect.signature(function).parameters.values():
-        if dataclasses.is_dataclass(parameter.annotation):
+        if isinstance(parameter.annotation, type) and dataclasses.is_dataclass(parameter.annotation):
             return parameter.name, parameter.annotation
     return "", None
 
@@ -136,8 +135,8 @@ def _parameter(parameter: inspect.Parameter, text: bool) -> inspect.Parameter:
     return _keyword(parameter.name, full, info, default)
 
 
-def _field(field: "dataclasses.Field[Any]") -> tuple[Any, Any] | None:
-    """Return the type and Typer's description of the option for a setting; None if it is no single value.
+def _field(field: "dataclasses.Field[Any]") -> inspect.Parameter | None:
+    """Return the option for a setting; None if it is no single value.
 
     The settings class itself checks the values.
     """
@@ -152,7 +151,7 @@ def _field(field: "dataclasses.Field[Any]") -> tuple[Any, Any] | None:
     metavar = "|".join(map(str, members)) if is_choice else None
     default = "unset" if info.default is None else info.default
     help = info.description if kind is bool else f"{info.description} [default: {default}]"
-    return kind | None, typer.Option(flags, metavar=metavar, help=help)
+    return _keyword(field.name, kind | None, typer.Option(flags, metavar=metavar, help=help))
 
 
 def path(value: str) -> Path:

@@ -52,7 +52,7 @@ def _shown() -> Shown:
         lines.append(f"{padded(size, '>10')}  {each.what} ({each.license})")
     estimates = tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine())
     lines += ["", estimates]
-    rows = [(tr("chapter {number}", number=chapter), *rest) for chapter, *rest in stages]
+    rows = [(tr("chapter {number}", number=stage.chapter), *stage[1:]) for stage in stages]
     hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
     rows.append((tr("all"), hours, disk, tr("not counted: the other notebooks' own cells, minutes each")))
     for title, took, space, what in rows:
@@ -107,8 +107,8 @@ def new(
         print(tr(message, **sizes))
     else:
         print(tr("{profile}: {documents:,} documents, {characters:,} characters", **sizes))
-    path = shlex.quote(str(profile.absolute()))
-    print(tr("Next: export COURSE_PROFILE={path}; course profile show; course run all", path=path))
+    message = mark("Next: export COURSE_PROFILE={path}; course profile show; course run all")
+    print(tr(message, path=shlex.quote(str(profile.absolute()))))
 
 
 def duration(hours: float) -> str:

@@ -51,13 +51,10 @@ def standing(name: str, folder: Path) -> Iterator[Stage]:
             models.publish(repository, folder / "hub" / repository)
         publish(texts)
         profile = folder / f"{name}-rehearsal.yaml"
+        mirrors = f"{{wikipedia_mirror: '{texts.address}', cc100_mirror: '{texts.address}/cc-100'}}"
         profile.write_text(
-            f"extends: {name}-small.yaml\n"
-            "corpus:\n"
-            "  download:\n"
-            f"    wikipedia_mirror: {texts.address}\n"
-            f"    cc100_mirror: {texts.address}/cc-100\n"
-            f"training:\n  runs: {{folder: {drive / 'course'}}}\n",
+            f"extends: {name}-small.yaml\ncorpus: {{download: {mirrors}}}\n"
+            f"training: {{runs: {{folder: {drive / 'course'}}}}}\n",
             encoding="utf8",
         )
         own = {
