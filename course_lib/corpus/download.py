@@ -1,7 +1,9 @@
 """Downloader for Japanese Wikipedia dumps and the Japanese part of CC-100, from the publisher or a mirror.
 
-A file gets its final name only when it is complete and verified. Until then it is `<name>.part`, which a later call
-resumes (transfer.py). `<name>.verified.json` records what was verified.
+A file gets its final name only when it is complete and verified; `<name>.verified.json` records what was verified.
+Until then it is `<name>.part`, which a later call resumes. `<name>.part.json` holds the version that its bytes belong
+to (ETag or Last-Modified), which the If-Range header sends to the server; the server sends the whole file if it has
+another version (RFC 9110, section 13.1.5).
 
 Sources: https://dumps.wikimedia.org/jawiki/ (dumps with SHA-1 checksums), https://data.statmt.org/cc-100/ (no
 known checksums).
@@ -11,26 +13,32 @@ import hashlib
 import lzma
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import httpx
 from filelock import FileLock, Timeout
 
+from course_lib import __version__
 from course_lib.corpus.config import Dataset, DownloadConfig
-from course_lib.corpus.transfer import AGAIN, Missing, answer, client, forget, persist, read_notes, receive, size
-from course_lib.errors import CourseError, UsageError
-from course_lib.files import CHUNK, OPENERS, behind_links, human_size, write_json
+from course_lib.errors import CourseError, UsageError, one_line
+from course_lib.files import CHUNK, OPENERS, human_size, read_json, write_json
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 
+Result = TypeVar("Result")
 DUMP = "pages-articles-multistream{part}.xml.bz2"
 DEFAULTS = DownloadConfig()
-HEX_DIGITS = {"sha256": 64, "sha1": 40}
-# What is noted about a verified file: {"size", "mtime_ns", "sums": {algorithm: digest}}.
+# Status codes that lead to another attempt, like 5xx.
+BUSY = {408, 425, 429}
+# Maximum seconds between two attempts, even if the server asks for more.
+LONGEST_WAIT = 60.0
+AGAIN = "run the same command again to resume"
+# What is noted about a verified file: {"size", "mtime_ns", "sums": {"sha1": digest}}.
 Record = dict[str, Any]
 
 
@@ -40,20 +48,21 @@ class Source:
 
     name: str
     url: str
-    algorithm: str = ""
-    sums: str = ""  # URL of the checksum list
+    sums: str = ""  # URL of the list of SHA-1 checksums
     listed_as: str = ""  # regular expression for the file's name in this list
     moving: bool = False  # whether the content at the URL changes over time, as it does for `latest`
-    dumps: str = ""  # URL of the list of dumps, for the "not found" message
+    advice: str = ""  # end of the "not found" message
 
 
-@dataclass(frozen=True)
-class Checksum:
-    """A published checksum: the digest in lowercase hexadecimal, and the file name in the publisher's list."""
+class Checksum(NamedTuple):
+    """A published SHA-1 checksum: the digest in lowercase hexadecimal, and the file name in the publisher's list."""
 
-    algorithm: str
     digest: str
     name: str
+
+
+class Again(Exception):
+    """A failed attempt that may succeed if repeated: the reason, and the wait that the server asks for [s]."""
 
 
 def download(
@@ -65,8 +74,8 @@ def download(
 ) -> Path:
     """Download a corpus, or resume an interrupted download, and return the path of the complete, verified file.
 
-    The function prints one line that says what was verified. A file that is already verified is not downloaded again.
-    For `latest`, its checksum is first compared with the published one, because new dumps appear at the same URL.
+    A verified file is not downloaded again, unless the published checksum of the `latest` dump has changed. Prints one
+    line that says what was verified.
 
     Args:
         dataset: the corpus.
@@ -74,10 +83,6 @@ def download(
         date: `latest`, or the day of a Wikipedia dump, such as 20261101.
         settings: URLs, retries and waiting times.
         part: number of one of the files into which a Wikipedia dump is also split; None means the whole dump.
-
-    Raises:
-        UsageError: before any request, if the dataset, date or part is not allowed.
-        CourseError: in one line, if anything fails later; an earlier complete file is then left unchanged.
     """
     return _complete(_source(dataset, date, settings, part), target_folder, settings, part)
 
@@ -96,25 +101,23 @@ def _source(dataset: str, date: str, settings: DownloadConfig, part: int | None)
     if dataset == "cc100":
         if date != "latest":
             raise UsageError(f"date: {date!r} is not allowed: cc100 has one edition only; leave the date out")
-        url = f"{settings.cc100_mirror.rstrip('/')}/ja.txt.xz"
-        return Source("ja.txt.xz", url, "sha256", f"{url}.sha256", r"ja\.txt\.xz")
+        return Source("ja.txt.xz", f"{settings.cc100_mirror.rstrip('/')}/ja.txt.xz")
     if date != "latest" and not re.fullmatch("[0-9]{8}", date):
         raise UsageError(f"date: {date!r} is not allowed: expected `latest` or the day of a dump, like 20261101")
     folder = f"{settings.wikipedia_mirror.rstrip('/')}/jawiki"
     base = f"{folder}/{date}/jawiki-{date}-"
     # The lists under latest/ use the actual date of the dump in file names.
-    day = "(?:latest|[0-9]{8})" if date == "latest" else date
+    day = "[0-9]{8}" if date == "latest" else date
     name = DUMP.format(part=part or "")
     # The published name of a part ends in the range of its page ids, as in `1.xml-p1p114794.bz2`.
     pages = "" if part is None else r"-p[0-9]+p[0-9]+"
     return Source(
         name=f"jawiki-{date}-{name}",
         url=base + name,
-        algorithm="sha1",
         sums=f"{base}sha1sums.txt",
-        listed_as=rf"jawiki-{day}-{re.escape(name.removesuffix('.bz2'))}{pages}\.bz2",
+        listed_as=rf"jawiki-(?:latest|{day})-{re.escape(name.removesuffix('.bz2'))}{pages}\.bz2",
         moving=date == "latest",
-        dumps=f"{folder}/",
+        advice=f"; a date is a day such as 20261101, or `latest`; {folder}/ lists the dumps",
     )
 
 
@@ -124,121 +127,151 @@ def _complete(source: Source, target_folder: Path, settings: DownloadConfig, par
     record = _record(target)
     if record and not source.moving:
         return _done(target, record, earlier=True)
-    with _disk_errors(target), _lock(target), client(settings) as session:
-        published = _published(session, source, settings)
-        if part is not None:
-            source = _located(source, published, part)
-        if record := _verified(target, published, record):
-            return _done(target, record, earlier=True)
-        return _done(target, _fetch(session, target, source, published, settings))
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError raised while `path` is written into a one-line CourseError."""
+    # Files are received as they are published, without further compression.
+    headers = {"User-Agent": f"course_lib/{__version__}", "Accept-Encoding": "identity"}
     try:
-        yield
-    except OSError as error:
-        raise CourseError(f"{error.filename or path}: {error.strerror or error}; correct this, then {AGAIN}") from None
-
-
-def _lock(target: Path) -> Any:
-    """Create the target folder and return a held lock, so that no second process downloads the same file."""
-    if target.is_dir():
-        raise CourseError(f"{target}: is a directory, expected a file or nothing")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        return FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0)
+        target_folder.mkdir(parents=True, exist_ok=True)
+        with (
+            FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0),
+            httpx.Client(timeout=settings.timeout, headers=headers, follow_redirects=True) as session,
+        ):
+            published = _published(session, source, settings)
+            if part is not None:
+                if published is None:
+                    raise CourseError(f"part: {part} is not in {source.sums}{source.advice}")
+                base = source.sums.removesuffix("sha1sums.txt")
+                source = replace(source, url=base + published.name.split("-", 2)[2])
+            known = record["sums"].get("sha1") if record else None
+            if record and (not published or known == published.digest):
+                return _done(target, record, earlier=True)
+            if not known and _size(target) and not _flaw(target, target.suffix, published):
+                return _done(target, _remember(target, target, published), earlier=True)
+            return _done(target, _fetch(session, target, source, published, settings))
     except Timeout:
         raise CourseError(f"{target}: another process is downloading it") from None
+    except OSError as error:
+        raise CourseError(
+            f"{error.filename or target}: {error.strerror or error}; correct this, then {AGAIN}"
+        ) from None
 
 
 def _published(session: httpx.Client, source: Source, settings: DownloadConfig) -> Checksum | None:
     """Return the published checksum, or None if there is none."""
     if not source.sums:
         return None
-    try:
-        listing = persist(source.sums, lambda: answer(session.get(source.sums), 200).text, settings)
-    except Missing:
-        return None
-    return read_checksum(listing, source.algorithm, source.listed_as)
-
-
-def read_checksum(listing: str, algorithm: str, name: str) -> Checksum | None:
-    """Return the checksum in a list in `sha1sum` format whose file name matches a regular expression, if any."""
-    line = re.compile(rf"^([0-9a-fA-F]{{{HEX_DIGITS[algorithm]}}})[ \t]+\*?(?:\./)?({name})[ \t\r]*$", re.M)
-    match = line.search(listing)
-    return Checksum(algorithm, match[1].lower(), match[2]) if match else None
-
-
-def _located(source: Source, published: Checksum | None, part: int) -> Source:
-    """Return the source of a part with its URL, which is in the checksum lists. Raises CourseError if it is in none."""
-    if published is None:
-        raise CourseError(f"part: {part} is not in {source.sums}{_dates(source)}")
-    # The lists under latest/ use the actual date, the files under latest/ do not.
-    folder, _, name = source.url.rpartition("/")
-    date = name.split("-")[1]
-    return replace(source, url=f"{folder}/jawiki-{date}-{published.name.split('-', 2)[2]}")
-
-
-def _dates(source: Source) -> str:
-    """Return advice about dates, as the end of a message."""
-    return f"; a date is a day such as 20261101, or `latest`; {source.dumps} lists the dumps" if source.dumps else ""
-
-
-def _verified(target: Path, published: Checksum | None, record: Record | None) -> Record | None:
-    """Return the record for the existing file; None if there is no file or it must be downloaded again."""
-    if not size(target) or (record and not published):
-        return record
-    if published:
-        known = record and record["sums"].get(published.algorithm)
-        sound = (known or digest(target, published.algorithm)) == published.digest
-    else:
-        sound = not container_flaw(target, target.suffix)
-    return _remember(target, target, published) if sound else None
+    listing = _persist(source.sums, lambda: _answer(session.get(source.sums), 200, 404).text, settings)
+    match = re.search(rf"^([0-9a-fA-F]{{40}})[ \t]+\*?({source.listed_as})[ \t\r]*$", listing, re.M)
+    return Checksum(match[1].lower(), match[2]) if match else None
 
 
 def _fetch(
     session: httpx.Client, target: Path, source: Source, published: Checksum | None, settings: DownloadConfig
 ) -> Record:
-    """Download and verify the file, and return its record.
-
-    A file that fails verification is removed, because resuming it would not help.
-    """
-    # Keep a symbolic link, because the file it points to may be on another disk.
-    destination = behind_links(target)
-    part = destination.with_name(destination.name + ".part")
-    try:
-        persist(source.url, lambda: receive(session, source.url, part), settings, part)
-    except Missing as error:
-        raise CourseError(f"{error}{_dates(source)}") from None
-    if not size(part):
-        raise CourseError(f"{source.url}: the file on the server is empty (0 bytes)")
-    if flaw := _checksum_flaw(part, source, published) if published else container_flaw(part, target.suffix):
-        forget(part)
+    """Download and verify the file, and return its record. A damaged file is removed, because it cannot be resumed."""
+    part = target.with_name(target.name + ".part")
+    _persist(source.url, lambda: _receive(session, source, part), settings, part)
+    if flaw := _flaw(part, target.suffix, published):
+        _forget(part)
         raise CourseError(f"{source.url}: {flaw}; the download was removed, run the same command again")
     record = _remember(part, target, published)
-    os.replace(part, destination)
-    forget(part)
+    os.replace(part, target)
+    _forget(part)
     return record
 
 
-def _checksum_flaw(part: Path, source: Source, published: Checksum) -> str:
-    computed = digest(part, published.algorithm)
-    if computed == published.digest:
-        return ""
-    moved = f" (published for {published.name}; `latest` may point to a newer dump by now)" if source.moving else ""
-    return f"wrong checksum: expected {published.algorithm} {published.digest}{moved}, computed {computed}"
+def _persist(url: str, attempt: Callable[[], Result], settings: DownloadConfig, part: Path | None = None) -> Result:
+    """Call `attempt` until it succeeds; after too many failures in a row without growth of `part`, raise CourseError.
+
+    The wait doubles with each failure.
+    """
+    failures, best = 0, _size(part)
+    while True:
+        asked = 0.0
+        try:
+            return attempt()
+        except httpx.InvalidURL as error:
+            raise UsageError(f"{url}: not a usable address ({error})") from None
+        except httpx.TimeoutException:
+            reason = f"no answer within {settings.timeout:g} s"
+        except httpx.RequestError as error:
+            reason = f"the server cannot be reached, or the connection broke ({one_line(error)})"
+        except Again as error:
+            reason, asked = error.args
+        failures, best = (1 if _size(part) > best else failures + 1), max(best, _size(part))
+        if failures > settings.retries:
+            kept = f"what arrived is kept in {part}; " if part else ""
+            raise CourseError(f"{url}: {reason} ({failures} attempts in a row without progress); {kept}{AGAIN}")
+        time.sleep(min(max(settings.backoff * 2 ** (failures - 1), asked), LONGEST_WAIT))
 
 
-def digest(path: Path, algorithm: str) -> str:
-    """Return the checksum of a file in hexadecimal, showing a progress bar."""
-    state = hashlib.new(algorithm, usedforsecurity=False)
+def _answer(response: httpx.Response, *expected: int) -> httpx.Response:
+    """Return a response with an expected status code; raise Again for a busy server, else CourseError."""
+    code = response.status_code
+    if code in expected:
+        return response
+    message = f"the server answered {code} {response.reason_phrase}"
+    if code in BUSY or code >= 500:
+        asked = response.headers.get("Retry-After", "")
+        raise Again(message, float(asked) if asked.isdecimal() else 0.0)
+    raise CourseError(f"{response.url}: {message}")
+
+
+def _receive(session: httpx.Client, source: Source, part: Path) -> None:
+    """Send one request: resume `part` if it holds the same version, else begin anew. Raises Again if part is left."""
+    known = _read_notes(_notes(part))
+    start = _size(part) if known.get("url") == source.url and known.get("validator") else 0
+    headers = {"Range": f"bytes={start}-", "If-Range": known["validator"]} if start else {}
+    with session.stream("GET", source.url, headers=headers) as response:
+        code = _answer(response, 200, 404, *((206, 416) if start else ())).status_code
+        if code == 404:
+            raise CourseError(f"{source.url}: not found (the server answered 404){source.advice}")
+        if code == 416 and start == known["size"]:
+            # The remote file ends where `part` ends.
+            return
+        if code != 200 and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            _forget(part)
+            raise Again("the server does not continue the started file; the download starts again from byte 0", 0.0)
+        if code == 200:
+            etag, length = response.headers.get("ETag", ""), response.headers.get("Content-Length", "")
+            # A weak ETag, W/"…", may stand for other bytes.
+            validator = etag if etag.startswith('"') else response.headers.get("Last-Modified", "")
+            size = int(length) if length.isdecimal() else None
+            known, start = {"url": source.url, "validator": validator, "size": size}, 0
+            # In this order, old bytes are never recorded as the new version.
+            part.open("wb").close()
+            write_json(_notes(part), known)
+        _append(response, part, start, known["size"])
+
+
+def _append(response: httpx.Response, part: Path, start: int, total: int | None) -> None:
+    """Append the response body to `part`, which holds `start` of `total` bytes (None if unknown)."""
+    needed, free = (total or 0) - start, shutil.disk_usage(part.parent).free
+    if needed > free:
+        room = f"{human_size(needed)} still needed, {human_size(free)} free"
+        raise CourseError(f"{part}: the disk is too full: {room}; then {AGAIN}")
+    with part.open("ab") as file, progress(total, "B", part.name.removesuffix(".part"), start) as bar:
+        # Each chunk is written on arrival, so that a broken connection loses no received bytes.
+        for chunk in response.iter_raw():
+            file.write(chunk)
+            bar.update(len(chunk))
+        file.flush()
+        os.fsync(file.fileno())
+    if total is not None and _size(part) != total:
+        raise Again(f"got {_size(part)} bytes of {total}", 0.0)
+
+
+def _flaw(path: Path, suffix: str, published: Checksum | None) -> str:
+    """Return what is wrong with a file by its checksum or, if none is published, as a container; else ""."""
+    if not published:
+        return container_flaw(path, suffix)
+    state = hashlib.sha1(usedforsecurity=False)
     with path.open("rb") as file, _verifying(path) as bar:
         while chunk := file.read(CHUNK):
             state.update(chunk)
             bar.update(len(chunk))
-    return state.hexdigest()
+    if state.hexdigest() == published.digest:
+        return ""
+    return f"wrong checksum: expected sha1 {published.digest} (of {published.name}), computed {state.hexdigest()}"
 
 
 def container_flaw(path: Path, suffix: str) -> str:
@@ -263,23 +296,41 @@ def _verifying(path: Path) -> Any:
     return progress(path.stat().st_size, "B", tr("verifying {name}", name=path.name.removesuffix(".part")))
 
 
-def _notes(target: Path) -> Path:
-    return target.with_name(f"{target.name}.verified.json")
+def _size(path: Path | None) -> int:
+    return path.stat().st_size if path and path.exists() else 0
+
+
+def _read_notes(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, or {} if it is missing or broken."""
+    try:
+        return read_json(path)
+    except CourseError:
+        return {}
+
+
+def _notes(part: Path) -> Path:
+    return part.with_name(part.name + ".json")
+
+
+def _forget(part: Path) -> None:
+    """Remove a partial download and its record."""
+    part.unlink(missing_ok=True)
+    _notes(part).unlink(missing_ok=True)
 
 
 def _record(target: Path) -> Record | None:
     """Return the record for `target`; None if it was never verified or has changed since."""
     if not target.exists():
         return None
-    record, stat = read_notes(_notes(target)), target.stat()
+    record, stat = _read_notes(target.with_name(f"{target.name}.verified.json")), target.stat()
     return record if (record.get("size"), record.get("mtime_ns")) == (stat.st_size, stat.st_mtime_ns) else None
 
 
 def _remember(path: Path, target: Path, published: Checksum | None) -> Record:
     """Save and return the record for a file that was just verified: `target` or the file that will replace it."""
-    stat, sums = path.stat(), {published.algorithm: published.digest} if published else {}
+    stat, sums = path.stat(), {"sha1": published.digest} if published else {}
     record = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sums": sums}
-    write_json(_notes(target), record)
+    write_json(target.with_name(f"{target.name}.verified.json"), record)
     return record
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from course_lib.files import atomic_write
 from course_lib.language.columns import aligned
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 
 # Number of characters of a removed text shown in an example.
 EXAMPLE = 80
@@ -33,19 +33,12 @@ class Removed:
     characters: int = 0
     examples: list[dict[str, str]] = field(default_factory=list)  # {"id", "text", "note"}
 
-    def add(self, other: "Removed", examples: int) -> None:
-        """Add to this object the removals from a later part of the same run, keeping the first `examples` examples."""
-        self.count += other.count
-        self.characters += other.characters
-        self.examples = (self.examples + other.examples)[:examples]
-
 
 @dataclass
 class CorpusReport:
     """Counts for a run or for part of one; `merge` combines the parts in order.
 
-    `limits` maps each possible reason to its threshold. `removed` counts whole documents, `lines` single lines, and
-    `counts` everything else. For web text, characters_in = characters_out + characters in `removed` and `lines`.
+    For web text, characters_in = characters_out + characters in `removed` and `lines`.
     """
 
     name: str = ""
@@ -54,10 +47,10 @@ class CorpusReport:
     characters_in: int = 0
     documents_out: int = 0
     characters_out: int = 0
-    limits: dict[str, str] = field(default_factory=dict)
-    removed: dict[str, Removed] = field(default_factory=dict)
-    lines: dict[str, Removed] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, str] = field(default_factory=dict)  # threshold of each possible reason
+    removed: dict[str, Removed] = field(default_factory=dict)  # whole documents by reason
+    lines: dict[str, Removed] = field(default_factory=dict)  # single lines by reason
+    counts: dict[str, int] = field(default_factory=dict)  # everything else
     examples: int = 3  # examples kept for each reason
 
     def enter(self, text: str) -> None:
@@ -85,21 +78,22 @@ class CorpusReport:
 
     def merge(self, other: "CorpusReport") -> None:
         """Add to this report the counts from a later part of the same run."""
-        self.documents_in += other.documents_in
-        self.characters_in += other.characters_in
-        self.documents_out += other.documents_out
-        self.characters_out += other.characters_out
+        for name in ("documents_in", "characters_in", "documents_out", "characters_out"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         for mine, theirs in ((self.removed, other.removed), (self.lines, other.lines)):
-            for reason, removed in theirs.items():
-                mine.setdefault(reason, Removed()).add(removed, self.examples)
+            for reason, later in theirs.items():
+                removed = mine.setdefault(reason, Removed())
+                removed.count += later.count
+                removed.characters += later.characters
+                removed.examples = (removed.examples + later.examples)[: self.examples]
         for name, number in other.counts.items():
             self.count(name, number)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, with the reasons in the order of `limits`."""
         plain = asdict(self)
-        plain["removed"] = {reason: plain["removed"][reason] for reason in self._ordered(self.removed)}
-        plain["lines"] = {reason: plain["lines"][reason] for reason in self._ordered(self.lines)}
+        for name in ("removed", "lines"):
+            plain[name] = {reason: plain[name][reason] for reason in self._ordered(plain[name])}
         return plain
 
     def summary(self) -> str:
@@ -109,19 +103,13 @@ class CorpusReport:
         most = sorted(self.removed.items(), key=lambda item: -item[1].count)[:3]
         because = ", ".join(f"{reason} {removed.count:,}" for reason, removed in most if removed.count)
         left = "" if self.documents_out else tr("no document left: ")
-        kept = tr(
+        documents = _share(self.documents_out, self.documents_in)
+        characters = _share(self.characters_out, self.characters_in)
+        message = mark(
             "{name} {source}: {left}kept {documents_out:,} of {documents_in:,} documents ({documents}), "
-            "{characters_out:,} of {characters_in:,} characters ({characters})",
-            name=self.name,
-            source=self.source,
-            left=left,
-            documents_out=self.documents_out,
-            documents_in=self.documents_in,
-            documents=_share(self.documents_out, self.documents_in),
-            characters_out=self.characters_out,
-            characters_in=self.characters_in,
-            characters=_share(self.characters_out, self.characters_in),
+            "{characters_out:,} of {characters_in:,} characters ({characters})"
         )
+        kept = tr(message, left=left, documents=documents, characters=characters, **vars(self))
         reasons = tr("; most frequent reasons for removal: {reasons}", reasons=because) if because else ""
         return (kept + reasons).lstrip()
 
@@ -135,10 +123,9 @@ class CorpusReport:
             rows += [self._row(f"- {reason}", self.limits.get(reason, ""), removed.count, removed.characters)]
         rows += [self._row(tr("out"), "", self.documents_out, self.characters_out)]
         for reason in self._ordered(self.lines):
-            taken = self.lines[reason]
-            share = _share(taken.characters, self.characters_in)
-            label, limit = tr("lines: {reason}", reason=reason), self.limits.get(reason, "")
-            rows += [(label, limit, f"{taken.count:,}", "", f"{taken.characters:,}", share)]
+            taken, label = self.lines[reason], tr("lines: {reason}", reason=reason)
+            row = self._row(label, self.limits.get(reason, ""), taken.count, taken.characters)
+            rows += [(*row[:3], "", *row[4:])]
         rows += [(tr(name), "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         return "\n".join(aligned(rows, right=range(2, 6)))
 

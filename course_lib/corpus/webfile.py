@@ -5,8 +5,10 @@ This module handles compression, line endings and damaged files. It does not dec
 
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,79 +39,66 @@ def read_web(path: Path, max_line: int, max_document: int, first: int = 1) -> It
     before the first batch if the path is not a UTF-8 text file, and after the documents before the damage if the data
     is truncated or broken.
     """
-    reader = _Reader(path, max_line, max_document, first)
     documents: list[bytes] = []
-    size, errors = 0, list[CourseError]()
+    counts: Counter[str] = Counter()
+    errors = list[CourseError]()
+    size = position = 0
     with open(require_file(path), "rb") as raw:
         _check_start(path, raw)
-        for document in until_error(reader.documents(raw), errors):
-            documents.append(document)
-            size += len(document)
-            if size >= CHUNK:
-                yield reader.batch(documents, raw)
+        stream = OPENERS[path.suffix](raw) if path.suffix in OPENERS else raw
+        lines = _lines(path, raw, stream, max_line, counts)
+        for document in chain(until_error(_documents(lines, max_document, counts), errors), (None,)):
+            if document is not None:
+                documents.append(document)
+                size += len(document)
+            if size >= CHUNK or (document is None and documents):
+                if not position:
+                    _require_utf8(path, b"".join(documents))
+                yield WebBatch(first, documents, raw.tell() - position, counts["long lines"], counts["cut"])
+                first, position = first + len(documents), raw.tell()
                 documents, size = [], 0
-        if documents:
-            yield reader.batch(documents, raw)
+                counts.clear()
     if errors:
         raise errors[0]
 
 
-class _Reader:
-    """The documents of an open file, and what was read, omitted and cut since the last batch."""
-
-    def __init__(self, path: Path, max_line: int, max_document: int, first: int) -> None:
-        self.path, self.max_line, self.max_document, self.first = path, max_line, max_document, first
-        self.position = self.long_lines = self.cut = 0
-        self.stream: Any = None
-
-    def batch(self, documents: list[bytes], raw: BinaryIO) -> WebBatch:
-        """Return a batch, and begin to count for the next one."""
-        if not self.position:
-            _require_utf8(self.path, b"".join(documents))
-        batch = WebBatch(self.first, documents, raw.tell() - self.position, self.long_lines, self.cut)
-        self.first += len(documents)
-        self.position, self.long_lines, self.cut = raw.tell(), 0, 0
-        return batch
-
-    def documents(self, raw: BinaryIO) -> Iterator[bytes]:
-        """Yield the blocks of lines between empty lines. A block whose lines were all too long is an empty document."""
-        block: list[bytes] = []
-        size, begun = 0, False
-        for line in self.lines(raw):
-            if line is None or line.strip():
-                block.append(line or b"")
-                size += len(line or b"")
-                begun = True
-                if size < self.max_document:
-                    continue
-                self.cut += 1
-            if begun:
-                yield b"".join(block)
-                block, size, begun = [], 0, False
-        if begun:
+def _documents(lines: Iterable[bytes | None], max_document: int, counts: Counter[str]) -> Iterator[bytes]:
+    """Yield the blocks of lines between empty lines. A block whose lines were all too long is an empty document."""
+    block: list[bytes] = []
+    size = 0
+    for line in lines:
+        if line is None or line.strip():
+            block.append(line or b"")
+            size += len(line or b"")
+            if size < max_document:
+                continue
+            counts["cut"] += 1
+        if block:
             yield b"".join(block)
+            block, size = [], 0
+    if block:
+        yield b"".join(block)
 
-    def lines(self, raw: BinaryIO) -> Iterator[bytes | None]:
-        """Yield the lines of the file; None for a line that is too long, which is never held in memory as a whole."""
-        # Kept until the end, because its destructor closes the file.
-        self.stream = OPENERS[self.path.suffix](raw) if self.path.suffix in OPENERS else raw
-        start = BOM
-        try:
-            while line := self.stream.readline(self.max_line + 1):
-                line, start = line.removeprefix(start), b""
-                if len(line) <= self.max_line or line.endswith(b"\n"):
-                    yield line
-                    continue
-                while line and not line.endswith(b"\n"):
-                    line = self.stream.readline(CHUNK)
-                self.long_lines += 1
-                yield None
-        except TrailingBytes as error:
-            raise CourseError(f"{self.path}: {error}") from None
-        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            kind = "truncated" if isinstance(error, EOFError) else "broken"
-            where = f"near byte {raw.tell()} of {self.path.stat().st_size}"
-            raise CourseError(f"{self.path}: {kind} {self.path.suffix[1:]} data {where}") from None
+
+def _lines(path: Path, raw: BinaryIO, stream: Any, max_line: int, counts: Counter[str]) -> Iterator[bytes | None]:
+    """Yield the lines of a file; None for a line that is too long, which is never held in memory as a whole."""
+    start = BOM
+    try:
+        while line := stream.readline(max_line + 1):
+            line, start = line.removeprefix(start), b""
+            if len(line) <= max_line or line.endswith(b"\n"):
+                yield line
+                continue
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(CHUNK)
+            counts["long lines"] += 1
+            yield None
+    except TrailingBytes as error:
+        raise CourseError(f"{path}: {error}") from None
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        kind = "truncated" if isinstance(error, EOFError) else "broken"
+        where = f"near byte {raw.tell()} of {path.stat().st_size}"
+        raise CourseError(f"{path}: {kind} {path.suffix[1:]} data {where}") from None
 
 
 def is_utf8(line: bytes) -> bool:
@@ -129,14 +118,11 @@ def _require_utf8(path: Path, content: bytes) -> None:
 
 
 def _check_start(path: Path, raw: BinaryIO) -> None:
-    """Raise CourseError if the first bytes of a file do not match its suffix or are UTF-16."""
+    """Raise CourseError if the first bytes of a file are compressed data of another suffix, or UTF-16."""
     start = raw.read(6)
     raw.seek(0)
-    expected = MAGIC.get(path.suffix)
-    if expected and not start.startswith(expected):
-        raise CourseError(f"{path}: not {path.suffix[1:]} data (it begins with {start!r})")
     for suffix, magic in MAGIC.items():
-        if not expected and start.startswith(magic):
+        if path.suffix not in MAGIC and start.startswith(magic):
             raise CourseError(f"{path}: is {suffix[1:]} data; its name has to end in {suffix}")
     if start.startswith(UTF16):
         raise CourseError(f"{path}: is UTF-16, expected UTF-8")

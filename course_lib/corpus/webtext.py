@@ -9,7 +9,6 @@ worker.
 """
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,9 +28,9 @@ from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
-from course_lib.documents import encoding_hint, path_list
+from course_lib.documents import path_list
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, naming, require_file, require_other, work_folder
+from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map, until_error
@@ -41,8 +40,8 @@ LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 KEPT, DUPLICATE = -1, 0
 # Documents from which repeats are removed at a time, about 1 MB.
 BATCH = 400
-# Share of lines that are not UTF-8 from which they are reported.
-NOTABLE = 0.01
+# The files in the work folder with one value per document or long line, beside one for each band.
+COLUMNS = ("documents", "numbers", "hashes", "lines", "counts", "signatures")
 # Control and invisible characters, except U+200D, which joins emoji.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
@@ -52,15 +51,13 @@ class Filtered:
     """A worker's result for a batch: the documents that passed the filters, and what is compared."""
 
     report: CorpusReport
-    documents: list[bytes]  # JSON lines [number, text]
+    documents: bytes  # JSON lines [number, text]
     numbers: npt.NDArray[np.int64]  # running numbers in the input, [documents]
     hashes: Hashes  # [documents]
     lines: Hashes  # hashes of the long lines of all documents, [lines]
     counts: npt.NDArray[np.int64]  # number of long lines, [documents]
     signatures: npt.NDArray[np.uint8]  # lowest bytes of the MinHash values, [documents, num_perm]
     bands: Hashes  # [documents, num_bands]
-    lines_in: int  # non-empty lines in the input
-    unreadable: bytes  # the lines that are not UTF-8
 
 
 def clean_webtext(
@@ -80,26 +77,27 @@ def clean_webtext(
     size = sum(require_file(source).stat().st_size for source in sources)
     for source in sources:
         require_other(source, target)
-    lines, unreadable, errors = 0, b"", list[CourseError]()
+    errors = list[CourseError]()
     batches = until_error(_read_all(sources, settings), errors)
     with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
-        columns = _Columns(folder, settings)
-        with progress(size, "B", tr("cleaning {name}", name=names)) as bar, columns:
+        bands = [
+            folder / f"band-{band:04}" for band in range(settings.dedup.num_bands * settings.dedup.near_duplicates)
+        ]
+        with progress(size, "B", tr("cleaning {name}", name=names)) as bar, ExitStack() as opened:
+            files = {name: opened.enter_context(open(folder / name, "wb")) for name in COLUMNS}
+            band_files = [opened.enter_context(open(path, "wb")) for path in bands]
             for read, filtered in ordered_map(partial(filter_batch, settings), batches, workers):
                 report.merge(filtered.report)
-                columns.append(filtered)
-                lines += filtered.lines_in
-                unreadable = unreadable or filtered.unreadable
+                for name, file in files.items():
+                    file.write(getattr(filtered, name))
+                for band, file in enumerate(band_files):
+                    file.write(filtered.bands[:, band].tobytes())
                 bar.update(read)
-        _write_without_repeats(columns, out, report, settings, workers)
+        _write_without_repeats(folder, bands, out, report, settings, workers)
         if errors:
             raise errors[0]
         if not report.documents_in:
             raise CourseError(f"{names}: no document in it, only white space")
-    lost = report.lines["invalid_utf8"].count if unreadable else 0
-    if lost > NOTABLE * lines:
-        counts = tr("{lost:,} of {lines:,} lines are not UTF-8 and left out", lost=lost, lines=lines)
-        print(f"{names}: {counts}{encoding_hint(unreadable)}", file=sys.stderr)
     return report
 
 
@@ -116,11 +114,9 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtere
     """Clean and filter one batch in a worker; return the number of file bytes that the batch covers, and the result."""
     report = CorpusReport(examples=settings.examples)
     numbers, texts = [], []
-    unreadable: list[bytes] = []
     for number, raw in enumerate(batch.documents, batch.first):
         lines, bad = _clean_lines(raw)
-        unreadable += bad
-        for _ in bad:
+        for _ in range(bad):
             report.remove_line("invalid_utf8", str(number))
         text = "\n".join(lines)
         report.enter(text)
@@ -137,15 +133,16 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtere
     minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
     return batch.read, Filtered(
         report,
-        documents=[orjson.dumps([number, text]) for number, text in zip(numbers, texts, strict=True)],
+        documents=b"".join(
+            orjson.dumps([number, text], option=orjson.OPT_APPEND_NEWLINE)
+            for number, text in zip(numbers, texts, strict=True)
+        ),
         numbers=np.array(numbers, dtype=np.int64),
         hashes=np.array([text_hash(text) for text in texts], dtype=np.uint64),
         lines=np.array([text_hash(line) for lines in long for line in lines], dtype=np.uint64),
         counts=np.array([len(lines) for lines in long], dtype=np.int64),
         signatures=minhash.astype(np.uint8),
         bands=band_hashes(minhash, settings.dedup.num_bands),
-        lines_in=batch.long_lines + sum(bool(line.strip()) for raw in batch.documents for line in raw.split(b"\n")),
-        unreadable=b"\n".join(unreadable),
     )
 
 
@@ -153,59 +150,23 @@ def _long_lines(text: str, settings: WebtextConfig) -> list[str]:
     return [line for line in text.split("\n") if len(line) >= settings.dedup.line_chars]
 
 
-class _Columns:
-    """The files in the work folder: the documents, and one value per document, long line or band."""
-
-    def __init__(self, folder: Path, settings: WebtextConfig) -> None:
-        near = settings.dedup.near_duplicates
-        self.documents = folder / "documents.jsonl"
-        self.numbers, self.hashes, self.lines = (folder / name for name in ("numbers", "hashes", "lines"))
-        self.counts, self.signatures, self.kept = (folder / name for name in ("counts", "signatures", "kept"))
-        self.bands = [folder / f"band-{band:04}" for band in range(settings.dedup.num_bands if near else 0)]
-        self._files: dict[Path, IO[bytes]] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> "_Columns":
-        columns = (self.documents, self.numbers, self.hashes, self.lines, self.counts, self.signatures)
-        self._files = {path: self._stack.enter_context(path.open("wb")) for path in (*columns, *self.bands)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def append(self, filtered: Filtered) -> None:
-        """Append the values of a batch, in corpus order."""
-        self._files[self.documents].writelines(line + b"\n" for line in filtered.documents)
-        for path in (self.numbers, self.hashes, self.lines, self.counts, self.signatures):
-            self._files[path].write(getattr(filtered, path.name).tobytes())
-        for band, path in enumerate(self.bands):
-            self._files[path].write(filtered.bands[:, band].tobytes())
-
-    def read(self, path: Path) -> npt.NDArray[np.int64]:
-        """Return a column of integers."""
-        return np.fromfile(path, dtype=np.int64)
-
-
 def _write_without_repeats(
-    columns: _Columns, out: IO[bytes], report: CorpusReport, settings: WebtextConfig, workers: int
+    folder: Path, bands: list[Path], out: IO[bytes], report: CorpusReport, settings: WebtextConfig, workers: int
 ) -> None:
     """Search for repeats, write the documents without them, and count what is removed in the report."""
-    dedup = settings.dedup
-    exact = repeats(columns.hashes, workers=workers, label=mark("duplicates"))
-    (~exact).tofile(columns.kept)
-    earliest = near_repeats(
-        columns.bands, columns.signatures, dedup.num_perm, dedup.similarity * dedup.num_perm, columns.kept, workers
-    )
+    num_perm, needed = settings.dedup.num_perm, settings.dedup.similarity * settings.dedup.num_perm
+    numbers, counts = (np.fromfile(folder / name, dtype=np.int64) for name in ("numbers", "counts"))
+    exact = repeats(folder / "hashes", workers=workers, label=mark("duplicates"))
+    (~exact).tofile(folder / "kept")
+    earliest = near_repeats(bands, folder / "signatures", num_perm, needed, folder / "kept", workers)
     near = earliest >= 0
-    counts, kept_lines = columns.read(columns.counts), columns.kept.with_name("kept-lines")
-    np.repeat(~(exact | near), counts).tofile(kept_lines)
-    line_repeats = repeats(columns.lines, kept_lines, workers, mark("repeated lines"))
-    numbers = columns.read(columns.numbers)
+    np.repeat(~(exact | near), counts).tofile(folder / "kept-lines")
+    line_repeats = repeats(folder / "lines", folder / "kept-lines", workers, mark("repeated lines"))
     reasons = np.full(len(numbers), KEPT)
     reasons[near] = numbers[earliest[near]]
     reasons[exact] = DUPLICATE
 
-    batches = read_left(columns.documents, reasons, counts, line_repeats)
+    batches = read_left(folder / "documents", reasons, counts, line_repeats)
     with progress(len(numbers), "doc", "removing repeats") as bar:
         for part, written in ordered_map(partial(remove_repeats, settings), batches, workers):
             report.merge(part)
@@ -227,7 +188,7 @@ def read_left(
 ) -> Iterator[Left]:
     """Yield the documents in a file, one a line, with what was found about them; `counts` are their long lines."""
     ends, start = np.cumsum(counts), 0
-    with naming(path), open(path, "rb") as file:
+    with open(path, "rb") as file:
         while lines := list(islice(file, BATCH)):
             end = start + len(lines)
             first = ends[start] - counts[start]
@@ -244,12 +205,9 @@ def remove_repeats(settings: WebtextConfig, batch: Left) -> tuple[CorpusReport, 
         flags = [next(repeated) for _ in _long_lines(text, settings)]
         if reason == DUPLICATE:
             report.remove("duplicate", str(number), text)
-            continue
-        if reason != KEPT:
+        elif reason != KEPT:
             report.remove("near_duplicate", str(number), text, f"like {reason}")
-            continue
-        rest = _without_lines(text, flags, number, report, settings)
-        if rest is not None:
+        elif (rest := _without_lines(text, flags, number, report, settings)) is not None:
             report.keep(rest)
             left.append(orjson.dumps({"id": str(number), "text": rest}, option=orjson.OPT_APPEND_NEWLINE))
     return report, b"".join(left)
@@ -274,13 +232,13 @@ def _without_lines(
     return rest
 
 
-def _clean_lines(raw: bytes) -> tuple[list[str], list[bytes]]:
-    """Return the non-empty lines of a document, stripped and without control characters, and those not in UTF-8."""
-    bad: list[bytes] = []
+def _clean_lines(raw: bytes) -> tuple[list[str], int]:
+    """Return the non-empty lines of a document without control characters, and the number of those not in UTF-8."""
+    bad = 0
     if not is_utf8(raw):
         lines = raw.split(b"\n")
-        bad = [line for line in lines if not is_utf8(line)]
-        raw = b"\n".join(line for line in lines if is_utf8(line))
+        readable = list(filter(is_utf8, lines))
+        bad, raw = len(lines) - len(readable), b"\n".join(readable)
     text = CONTROL.sub("", LINE_BREAK.sub("\n", raw.decode()))
     return [line for line in map(str.strip, text.split("\n")) if line], bad
 

@@ -177,21 +177,19 @@ class Documents(Stage):
     def _filtered(self, shard: Shard, path: Path, output: Output) -> CorpusReport:
         cleaning = self.settings.cleaning
         report = CorpusReport(examples=cleaning.examples)
-        columns = ("numbers", "counts", "lines", "signatures", "bands")
+        suffixes = {"documents": "jsonl"}
+        columns = ("documents", "numbers", "counts", "lines", "signatures", "bands")
+        paths = {name: output.path(f"{shard.unit}.{suffixes.get(name, name)}") for name in columns}
         hashes = [np.empty(0, dtype=np.uint64)]
         with ExitStack() as opened:
-            files = {
-                name: opened.enter_context(open(output.path(f"{shard.unit}.{name}"), "wb"))
-                for name in ("jsonl", *columns)
-            }
+            files = {name: opened.enter_context(open(path, "wb")) for name, path in paths.items()}
             for batch in inputs.read_documents(path, shard.first + 1):
                 _, filtered = webtext.filter_batch(cleaning, batch)
                 report.merge(filtered.report)
                 hashes.append(filtered.hashes)
-                files["jsonl"].writelines(line + b"\n" for line in filtered.documents)
-                for name in columns:
-                    files[name].write(getattr(filtered, name).tobytes())
-        index = np.fromfile(output.path(f"{shard.unit}.numbers"), dtype=np.int64) - shard.first - 1
+                for name, file in files.items():
+                    file.write(getattr(filtered, name))
+        index = np.fromfile(paths["numbers"], dtype=np.int64) - shard.first - 1
         search.write_column(output.path(f"hashes/{shard.unit}{search.SUFFIX}"), np.concatenate(hashes), index)
         return report
 

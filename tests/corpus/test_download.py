@@ -237,7 +237,7 @@ def test_a_host_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_waits_twice_as_long_each_time(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("course_lib.corpus.transfer.time.sleep", waits.append)
+    monkeypatch.setattr("course_lib.corpus.download.time.sleep", waits.append)
     path = mirror.dump(noise(1000))
     mirror.tricks[path] = ["status 500"] * 8
     failure(lambda: download("jawiki", tmp_path, "20261101", DownloadConfig(mirror.address, retries=7, backoff=1.5)))

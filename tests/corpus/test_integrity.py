@@ -1,4 +1,4 @@
-"""Checksums and containers, sound and damaged."""
+"""Containers, sound and damaged."""
 
 import bz2
 import lzma
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from course_lib.corpus.download import container_flaw, read_checksum
+from course_lib.corpus.download import container_flaw
 
 from tests.corpus.mirror import noise
 
@@ -27,10 +27,3 @@ def test_damaged_containers_are_told_from_sound_ones(
     assert container_flaw(path, ending) == ""
     assert tracemalloc.get_traced_memory()[1] < 16_000_000
     tracemalloc.stop()
-
-
-def test_read_checksum() -> None:
-    listing = f"junk\n{'A' * 40} *./ja.txt.xz\n{'b' * 40}  other\n{'c' * 39}  short\n"
-    found = read_checksum(listing, "sha1", r"ja\.txt\.xz")
-    assert found is not None and (found.digest, found.name) == ("a" * 40, "ja.txt.xz")
-    assert read_checksum(listing, "sha1", "short") is None

@@ -101,9 +101,9 @@ def test_truncated_anywhere(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt.xz", TEXT, "not xz data"),
-        ("a.gz", TEXT, "not gz data"),
-        ("a.bz2", lzma.compress(TEXT), "not bz2 data"),
+        ("a.txt.xz", TEXT, "broken xz data"),
+        ("a.gz", TEXT, "broken gz data"),
+        ("a.bz2", lzma.compress(TEXT), "broken bz2 data"),
         ("a.txt", lzma.compress(TEXT), r"is xz data; its name has to end in \.xz"),
         ("a.txt", "日本語".encode("utf-16"), "UTF-16, expected UTF-8"),
         ("a.txt", b"", "empty"),
