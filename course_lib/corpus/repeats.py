@@ -9,11 +9,10 @@ The values are columns on disk: one 64-bit number per document, line or band, ap
 SLICE numbers at a time, so memory does not grow with the corpus.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +34,8 @@ Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 # Path of a column, and the lowest and highest value of a slice of it.
 Slice = tuple[Path, int, int]
-
-
-class SignatureRows(Protocol):
-    """The signatures of documents, which an array of positions selects."""
-
-    def __getitem__(self, positions: Positions, /) -> npt.NDArray[np.uint8]:
-        """Return the lowest bytes of the MinHash values, [positions, num_perm]."""
+# Returns the signatures of documents, the lowest bytes of their MinHash values, by position, [positions, num_perm].
+Signatures = Callable[[Positions], npt.NDArray[np.uint8]]
 
 
 def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str = mark("repeats")) -> Flags:
@@ -139,12 +133,7 @@ def _repeats_in(kept: Path | None, part: Slice) -> Positions:
 
 
 def repeated(values: Hashes, positions: Positions) -> Positions:
-    """Return the positions of the values that occur at an earlier position.
-
-    Args:
-        values: hashes in ascending order, [values].
-        positions: their positions in the corpus, in ascending order for equal values, [values].
-    """
+    """Return the positions of ascending hashes that occur at an earlier position; ascending for equal hashes."""
     later: Positions = positions[1:][values[1:] == values[:-1]]
     return later
 
@@ -155,12 +144,10 @@ def _near_in(signatures: Path, num_perm: int, needed: float, kept: Path, part: S
     if len(values) < 2:
         return positions[:0], positions[:0]
     rows = np.memmap(signatures, dtype=np.uint8, mode="r").reshape(-1, num_perm)
-    return near_repeated(values, positions, rows, needed)
+    return near_repeated(values, positions, rows.__getitem__, needed)
 
 
-def near_repeated(
-    values: Hashes, positions: Positions, rows: SignatureRows, needed: float
-) -> tuple[Positions, Positions]:
+def near_repeated(values: Hashes, positions: Positions, rows: Signatures, needed: float) -> tuple[Positions, Positions]:
     """Return the positions of near-duplicates among documents with equal values of a band, and the earliest for each.
 
     No position occurs twice in the first array.
@@ -182,10 +169,10 @@ def near_repeated(
     left = left[np.argsort(rank[left].astype(np.uint16), kind="stable")]
     for at in range(0, len(left), PAIRS):
         block = left[at : at + PAIRS]
-        own = rows[positions[block]]
+        own = rows(positions[block])
         for anchor in range(ANCHORS):
             others = positions[start[block] + anchor]
-            alike = _equal_values(own, rows[others]) >= needed
+            alike = _equal_values(own, rows(others)) >= needed
             later.append(positions[block[alike]])
             earlier.append(others[alike])
             again = np.flatnonzero(~alike & (rank[block] > anchor + 1))

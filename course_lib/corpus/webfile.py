@@ -22,7 +22,7 @@ BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class WebBatch:
-    """About 1 MB of whole documents as stored in the file, not decoded."""
+    """Whole documents, about 1 MB, as stored in the file, not decoded."""
 
     first: int  # running number of the first document
     documents: list[bytes]
@@ -31,8 +31,8 @@ class WebBatch:
     cut: int  # documents cut at the maximum length; the rest becomes the next document
 
 
-def read_web(path: Path, max_line: int, max_document: int, first: int = 1) -> Iterator[WebBatch]:
-    """Yield the documents in a plain, .xz, .gz or .bz2 file in batches, numbered from `first`.
+def read_web(path: Path, max_line: int, max_document: int, first: int = 1, size: int = CHUNK) -> Iterator[WebBatch]:
+    """Yield the documents in a plain, .xz, .gz or .bz2 file in batches of `size` bytes, numbered from `first`.
 
     Only one batch, one document (at most max_document bytes plus a line) and one line (at most max_line bytes) are in
     memory. Lines over `max_line` bytes are omitted, documents are cut at `max_document` bytes. Raises CourseError
@@ -42,7 +42,7 @@ def read_web(path: Path, max_line: int, max_document: int, first: int = 1) -> It
     documents: list[bytes] = []
     counts: Counter[str] = Counter()
     errors = list[CourseError]()
-    size = position = 0
+    held = position = 0
     with open(require_file(path), "rb") as raw:
         _check_start(path, raw)
         stream = OPENERS[path.suffix](raw) if path.suffix in OPENERS else raw
@@ -50,13 +50,13 @@ def read_web(path: Path, max_line: int, max_document: int, first: int = 1) -> It
         for document in chain(until_error(_documents(lines, max_document, counts), errors), (None,)):
             if document is not None:
                 documents.append(document)
-                size += len(document)
-            if size >= CHUNK or (document is None and documents):
+                held += len(document)
+            if held >= size or (document is None and documents):
                 if not position:
                     _require_utf8(path, b"".join(documents))
                 yield WebBatch(first, documents, raw.tell() - position, counts["long lines"], counts["cut"])
                 first, position = first + len(documents), raw.tell()
-                documents, size = [], 0
+                documents, held = [], 0
                 counts.clear()
     if errors:
         raise errors[0]

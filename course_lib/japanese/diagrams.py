@@ -15,7 +15,6 @@ from course_lib.notebooks.canvas import (
     PLAIN,
     SMALL,
     Canvas,
-    Color,
     rows_without_overlap,
     with_minus,
 )
@@ -37,32 +36,23 @@ class Node(NamedTuple):
     total: int  # cost of the cheapest path from the beginning of the sentence to the end of this word
     best: bool  # whether the word is on the cheapest path
 
-    @property
-    def end(self) -> int:
-        """The position after the last character."""
-        return self.start + len(self.surface)
-
 
 def mecab_lattice(sentence: str) -> list[Node]:
     """Return the candidate words that MeCab considers for a sentence, and the end of the sentence as the last node.
 
     Of several entries with the same text, position and part of speech, the one with the cheapest path is kept. The
     output format is described at https://taku910.github.io/mecab/format.html.
-
-    Raises UsageError if the sentence is empty or contains whitespace, which MeCab drops.
     """
     import jumandic
     from fugashi import GenericTagger
 
     if not sentence or any(map(str.isspace, sentence)):
-        raise UsageError(
-            tr("sentence: {sentence!r} is not allowed; allowed: a text without white space", sentence=sentence)
-        )
+        message = "sentence: {sentence!r} is not allowed; allowed: a text without white space"
+        raise UsageError(tr(message, sentence=sentence))
     # fugashi splits its arguments like a shell, so backslashes are doubled. -a: all candidates.
     fields = "%m,%f[0],%ps,%c,%pc,%pb\\\\n"
-    tagger = GenericTagger(
-        f"{jumandic.MECAB_ARGS} -a -F {fields} -U {fields} -E ,EOS,{len(sentence.encode())},0,%pc,*\\\\n"
-    )
+    end = f",EOS,{len(sentence.encode())},0,%pc,*\\\\n"
+    tagger = GenericTagger(f"{jumandic.MECAB_ARGS} -a -F {fields} -U {fields} -E {end}")
     nodes: dict[tuple[str, str, int], Node] = {}
     for line in tagger.parse(sentence).splitlines():
         surface, part, offset, cost, total, best = line.rsplit(",", 5)
@@ -84,26 +74,23 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
     Args:
         nodes: the candidates, as `mecab_lattice` returns them; the last one is the end of the sentence.
         other: a second path through the same sentence, as `lattice.path` returns it; its words are green.
-
-    Raises:
-        UsageError: if the sentence is too long to draw.
     """
     *words, end = nodes
     length = end.start
     if length > LONGEST:
-        raise UsageError(
-            tr(
-                "nodes: a sentence of {length} characters is too long to draw; allowed: up to {longest}",
-                length=length,
-                longest=LONGEST,
-            )
-        )
-    second = _places(other)
+        message = "nodes: a sentence of {length} characters is too long to draw; allowed: up to {longest}"
+        raise UsageError(tr(message, length=length, longest=LONGEST))
+    starts = accumulate((len(step.word) for step in other), initial=0)
+    # Like the first four fields of a node, which identify it.
+    second = {(step.word, step.part_of_speech, start, step.cost) for step, start in zip(other, starts, strict=False)}
     # Words of each path come together, so that they share a row.
-    words = sorted(words, key=lambda node: (not node.best, _place(node) not in second, node.start, node.end))
-    rows = rows_without_overlap((node.start, node.end) for node in words)
-    path = [node for node in words if node.best]
-    steps = _steps([*path, end])
+    words = sorted(words, key=lambda node: (not node.best, node[:4] not in second, node.start, len(node.surface)))
+    rows = rows_without_overlap((node.start, node.start + len(node.surface)) for node in words)
+    path = [*(node for node in words if node.best), end]
+    steps = [
+        Step(node.surface, node.part, node.cost, node.total - before - node.cost, node.total)
+        for node, before in zip(path, [0, *(node.total for node in path)], strict=False)
+    ]
     below = 78 + (max(rows) + 1) * (TILE + 6)
     paths = [(tr("cheapest path"), steps, ORANGE), (tr("other path"), other, GREEN)][: 2 if other else 1]
     heights = [48 + 72 * -(-len(each) // PER_LINE) for _, each, _ in paths]
@@ -114,64 +101,27 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
     for node, row in zip(words, rows, strict=True):
         x, span = LEFT + COLUMN * node.start, COLUMN * len(node.surface) - 4
         numbers = with_minus(f"{node.cost:,}"), with_minus(f"{node.total:,}")
-        color = ORANGE if node.best else GREEN if _place(node) in second else PLAIN
+        color = ORANGE if node.best else GREEN if node[:4] in second else PLAIN
         canvas.box(x, 74 + row * (TILE + 6), span, TILE, node.surface, node.part, *numbers, color=color, bold=True)
-    canvas.lines(
-        16, below + 8, [tr("in a tile: part of speech, cost of the word, cost of the cheapest path to its end")]
-    )
+    legend = tr("in a tile: part of speech, cost of the word, cost of the cheapest path to its end")
+    canvas.lines(16, below + 8, [legend])
     y = below + 34
     facts = []
     for (name, each, color), height in zip(paths, heights, strict=True):
         total = with_minus(f"{each[-1].total:,}")
         canvas.text(16, y, tr("{name}, with the cost of each connection", name=name), SMALL, color.line, "start")
-        _path(canvas, y + 28, each, color)
+        canvas.box(16, y + 28, 54, 40, tr("start"), "0", color=GREY, size=SMALL)
+        for number, step in enumerate(each):
+            line, column = divmod(number, PER_LINE)
+            x, top = 132 + 122 * column, y + 28 + 72 * line
+            word, fill = (step.word, color) if step.word else (tr("end"), GREY)
+            box = canvas.box(x, top, 60, 40, word, with_minus(f"{step.cost:,}"), color=fill)
+            canvas.arrow((x - 62, box.left[1]), box.left)
+            canvas.text(x - 31, top - 10, with_minus(f"{step.connection:+,}"), SMALL, BLUE.line)
         canvas.text(16, y + height - 28, tr("sum of all costs: {total}", total=total), anchor="start")
         costs = ", ".join(f"{step.word} {step.part_of_speech} {step.cost:,}" for step in each[:-1])
-        facts.append(
-            tr(
-                "The {name} is {costs}; with the costs of the connections, its total is {total}.",
-                name=name,
-                costs=costs,
-                total=total,
-            )
-        )
+        message = "The {name} is {costs}; with the costs of the connections, its total is {total}."
+        facts.append(tr(message, name=name, costs=costs, total=total))
         y += height
-    return canvas.finish(
-        tr("MeCab's lattice"),
-        tr(
-            "{number} candidate words with their costs, each below the characters that it spans. {paths}",
-            number=len(words),
-            paths=" ".join(facts),
-        ),
-    )
-
-
-def _place(node: Node) -> tuple[str, str, int, int]:
-    return node.surface, node.part, node.start, node.cost
-
-
-def _places(steps: Sequence[Step]) -> set[tuple[str, str, int, int]]:
-    """Return word, part of speech, start and cost of each word on a path, which identify it in a lattice."""
-    starts = accumulate((len(step.word) for step in steps), initial=0)
-    return {(step.word, step.part_of_speech, start, step.cost) for step, start in zip(steps, starts, strict=False)}
-
-
-def _steps(nodes: Sequence[Node]) -> list[Step]:
-    """Return the words of the cheapest path with the cost of each connection."""
-    totals = [0, *(node.total for node in nodes)]
-    return [
-        Step(node.surface, node.part, node.cost, node.total - before - node.cost, node.total)
-        for node, before in zip(nodes, totals, strict=False)
-    ]
-
-
-def _path(canvas: Canvas, y: float, steps: Sequence[Step], color: Color) -> None:
-    """Draw a path as lines of up to PER_LINE words, with the connection costs at the arrows."""
-    canvas.box(16, y, 54, 40, tr("start"), "0", color=GREY, size=SMALL)
-    for number, step in enumerate(steps):
-        line, column = divmod(number, PER_LINE)
-        x, top = 132 + 122 * column, y + 72 * line
-        name, fill = (step.word, color) if step.word else (tr("end"), GREY)
-        box = canvas.box(x, top, 60, 40, name, with_minus(f"{step.cost:,}"), color=fill)
-        canvas.arrow((x - 62, box.left[1]), box.left)
-        canvas.text(x - 31, top - 10, with_minus(f"{step.connection:+,}"), SMALL, BLUE.line)
+    message = "{number} candidate words with their costs, each below the characters that it spans. {paths}"
+    return canvas.finish(tr("MeCab's lattice"), tr(message, number=len(words), paths=" ".join(facts)))

@@ -3,6 +3,7 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from course_lib.japanese.normalize import normalize
@@ -19,12 +20,8 @@ KINDS = (
 
 def changed_characters(texts: Iterable[str]) -> Counter[str]:
     """Count the characters that normalization replaced or removed in the texts, by kind of character."""
-    taken: Counter[str] = Counter()
-    for text in texts:
-        lost = Counter(text) - Counter(normalize(text))
-        for char, number in lost.items():
-            taken[_kind(char)] += number
-    return taken
+    lost = ((Counter(text) - Counter(normalize(text))).elements() for text in texts)
+    return Counter(map(_kind, chain.from_iterable(lost)))
 
 
 def normalization_changes(texts: Iterable[str]) -> Any:

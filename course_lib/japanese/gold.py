@@ -49,12 +49,11 @@ def read_gold(path: Path, normalized: bool = True) -> list[list[str]]:
     sentences = []
     for number, line in enumerate(require_file(path).read_bytes().splitlines(), 1):
         try:
-            text = line.decode()
+            words = line.decode().split(" ")
         except UnicodeDecodeError as error:
             raise CourseError(f"{path}:{number}: not UTF-8 (byte {error.start + 1}); allowed: UTF-8 text") from None
-        if not text:
+        if words == [""]:
             continue
-        words = text.split(" ")
         if not all(words):
             raise CourseError(f"{path}:{number}: an empty word; allowed: words separated by single spaces")
         plain = "".join(words)

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.errors import CourseError, UsageError
@@ -21,40 +21,32 @@ LONGEST_PIECE = 4096
 # Characters of one class; memory use in Juman++ grows with the cube of the run length: a run of 500 characters takes
 # 0.5 GB, or 5 GB for some characters.
 LONGEST_RUN = 100
-# Bytes sent to one process.
-BATCH = 1 << 18
+# Pieces sent to one process.
+BATCH = 3000
 # Separator between words in the output of Juman++; it never occurs in the text sent.
 SEPARATOR = "\x1f"
 
 # Characters that are never sent to Juman++; each is a word of its own.
 UNFIT = re.compile("([\x00-\x08\x0a-\x1f\x7f\ud800-\udfff])")
-WHITE = re.compile(f"[^\\S{SEPARATOR}]")
 WORD = re.compile(r"\s|\S+")
 # These characters belong to both the hiragana and the katakana class.
 PROLONGED = "ー〜～∼"
-# Character classes in Juman++ (characters.cc, getCodeType) whose runs become unknown words.
+# Character classes in Juman++ (characters.cc, getCodeType) whose runs become unknown words: letters, hiragana,
+# katakana, kanji.
 CLASSES = (
-    # letters
     "@-\\[`-{¿-\u0100\u0370-\u04ff＠-［｀-｛",
-    # hiragana
     f"\u3040-\u309f{PROLONGED}",
-    # katakana
     f"\u30a0-\u30faヽヾヿ\uff66-\uff9f{PROLONGED}",
-    # kanji
     "\u4e00-\u9fff々〇○",
 )
 RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in CLASSES))
-# Positions for cutting a long text: preferably after a sentence end, otherwise after a comma or whitespace.
-GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S))
+# A long text is best cut after a sentence end, otherwise after a comma or whitespace.
+GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S), re.compile(".*", re.S))
 
 PROBE = ("外国人参政権を持つ", "これは 本です")
 NOT_FOUND = (
     "jumanpp: not found on PATH nor in $JUMANPP; build the official release with its model "
     "(github.com/ku-nlp/jumanpp, Releases), or use the segmenter mecab"
-)
-NO_MODEL = (
-    "Juman++ has no model (a git checkout comes without one): build the official release, "
-    "or write --model=FILE into ~/.config/jumanpp/jumandic.config"
 )
 
 
@@ -81,8 +73,7 @@ class JumanppSegmenter:
     def __init__(self, binary: Path, timeout: float = 60.0) -> None:
         """Check the executable by running it on two sentences.
 
-        `timeout` is the time limit for a batch of 256 kB [s], which typically takes 0.5 s; smaller ones have at least a
-        quarter of it. Raises CourseError if the executable is not Juman++ v2 with a model.
+        `timeout` is the time limit for a batch [s]; one of 256 kB takes 0.5 s.
         """
         self.binary, self.timeout = binary, timeout
         self.failed_pieces = 0
@@ -102,8 +93,9 @@ class JumanppSegmenter:
         altogether.
         """
         cut = [list(pieces(line)) for line in lines]
-        sent = (piece for parts in cut for piece in parts if not UNFIT.match(piece))
-        answers = (words for batch in _batches(sent) for words in self._analyse(batch))
+        sent = [piece for parts in cut for piece in parts if not UNFIT.match(piece)]
+        batches = (sent[start : start + BATCH] for start in range(0, len(sent), BATCH))
+        answers = (words for batch in batches for words in self._analyse(batch))
         return [[word for part in parts for word in ([part] if UNFIT.match(part) else next(answers))] for parts in cut]
 
     def _analyse(self, batch: list[str]) -> list[list[str]]:
@@ -121,34 +113,29 @@ class JumanppSegmenter:
 
     def _segment(self, batch: Sequence[str]) -> tuple[list[list[str]], str]:
         """Run Juman++ on pieces, one per line, and return the words in each and "", or [] and what went wrong."""
-        sent = "".join(f"{piece}\n" for piece in batch).encode()
-        limit = self.timeout * max(0.25, len(sent) / BATCH)
+        sent = "".join(f"{piece}\n" for piece in batch)
         command = [str(self.binary), "--segment", f"--segment-separator={SEPARATOR}"]
         try:
-            done = subprocess.run(command, input=sent, capture_output=True, timeout=limit, check=False)
+            done = subprocess.run(command, input=sent.encode(), capture_output=True, timeout=self.timeout, check=False)
         except subprocess.TimeoutExpired:
-            return [], f"no answer within {limit:g} s"
+            return [], f"no answer within {self.timeout:g} s"
         except OSError as error:
             raise CourseError(
                 tr("{binary}: cannot be started: {strerror}", binary=self.binary, strerror=error.strerror)
             ) from None
         answer = done.stdout.decode("utf-8", "replace")
-        message = f"exit code {done.returncode}: {done.stderr.decode('utf-8', 'replace').strip()[:200]}"
-        if answer.count("\n") != len(batch):
-            return [], f"{answer.count(chr(10))} lines came back for {len(batch)} ({message})"
-        if answer.replace(SEPARATOR, "") != sent.decode():
-            return [], f"another text came back ({message})"
-        return list(map(_words, answer.split("\n")[:-1])), ""
+        if answer.replace(SEPARATOR, "") != sent:
+            why = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
+            return [], f"{answer.count(chr(10))} lines came back for {len(batch)} (exit code {done.returncode}: {why})"
+        # A word with whitespace inside, such as "( ^o^ )", is split there.
+        lines = (line.split(SEPARATOR) for line in answer.split("\n")[:-1])
+        return [[part for word in line for part in WORD.findall(word)] for line in lines], ""
 
     def _probe(self) -> None:
         words, trouble = self._segment(PROBE)
-        if "Model file was not specified" in trouble:
-            raise CourseError(tr("{binary}: {no_model}", binary=self.binary, no_model=NO_MODEL))
         if trouble or len(words[0]) == 1:
-            trouble = " ".join(trouble.split()) or "no words were found"
-            raise CourseError(
-                tr("{binary}: does not answer as Juman++ v2 does: {trouble}", binary=self.binary, trouble=trouble)
-            )
+            message = "{binary}: does not answer as Juman++ v2 with a model does: {trouble}"
+            raise CourseError(tr(message, binary=self.binary, trouble=trouble or "no words were found"))
 
 
 def pieces(line: str) -> Iterator[str]:
@@ -156,16 +143,11 @@ def pieces(line: str) -> Iterator[str]:
 
     A piece that matches UNFIT must not be sent to Juman++.
     """
-    for part in UNFIT.split(line):
-        if UNFIT.match(part):
-            yield part
-        elif part:
-            for piece in _short(part):
-                # Juman++ treats a line that begins with "# " as a comment.
-                if piece.startswith("# ") and piece != "# ":
-                    yield "#"
-                    piece = piece[1:]
-                yield piece
+    for part in filter(None, UNFIT.split(line)):
+        for piece in [part] if UNFIT.match(part) else _short(part):
+            # Juman++ treats a line that begins with "# " as a comment.
+            comment = piece.startswith("# ") and piece != "# "
+            yield from ("#", piece[1:]) if comment else (piece,)
 
 
 def _short(text: str) -> Iterator[str]:
@@ -173,34 +155,8 @@ def _short(text: str) -> Iterator[str]:
     at = 0
     for end in (*(match.end() for match in RUN.finditer(text)), len(text)):
         while at < end:
-            piece = text[at : min(end, at + LONGEST_PIECE)]
-            encoded = piece.encode()
-            if len(encoded) > LONGEST_PIECE or at + len(piece) < end:
-                piece = _good_head(encoded[:LONGEST_PIECE].decode("utf-8", "ignore"))
+            piece = text[at : min(end, at + LONGEST_PIECE)].encode()[:LONGEST_PIECE].decode("utf-8", "ignore")
+            if at + len(piece) < end:
+                piece = next(match[0] for match in (cut.match(piece) for cut in GOOD_CUTS) if match)
             yield piece
             at += len(piece)
-
-
-def _good_head(text: str) -> str:
-    """Return the text up to the last good cutting position (GOOD_CUTS), or the whole text if there is none."""
-    head = next((match for match in (cut.match(text) for cut in GOOD_CUTS) if match), None)
-    return head.group() if head else text
-
-
-def _batches(sent: Iterable[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for piece in sent:
-        batch.append(piece)
-        size += len(piece.encode()) + 1
-        if size >= BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _words(line: str) -> list[str]:
-    """Return the words in a line of output; a word with whitespace inside, such as "( ^o^ )", is split there."""
-    words = filter(None, line.split(SEPARATOR))
-    return [part for word in words for part in WORD.findall(word)] if WHITE.search(line) else list(words)

@@ -50,9 +50,8 @@ def path(words: Sequence[str]) -> list[Step]:
     for word, span in zip(words, pairwise(ends), strict=True):
         # In partial parsing, MeCab would take any text for an unknown word.
         if span not in known:
-            raise UsageError(
-                tr("words: {word!r} is not among MeCab's candidates for {words!r}", word=word, words="".join(words))
-            )
+            message = "words: {word!r} is not among MeCab's candidates for {words!r}"
+            raise UsageError(tr(message, word=word, words="".join(words)))
     lines = partial.parse("".join(f"{word}\t*\n" for word in words) + "EOS\n").splitlines()
     fields = [line.split("\t") for line in lines]
     return [Step(word, part, int(cost), int(link), int(total)) for word, part, cost, link, total in fields]

@@ -73,7 +73,7 @@ def _piece(text: str) -> list[str]:
 
 
 def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
-    """Return the words with the spaces restored as separate words, or None if the words do not match the text."""
+    """Return the words with the spaces as separate words, or None if they do not match the text."""
     whole, at = [], 0
     for word in dense:
         while text.startswith(" ", at):

@@ -106,22 +106,15 @@ def _ends_with_page(streams: bytes) -> bool:
 def text_shards(path: Path, size: int, settings: WebtextConfig) -> Iterator[tuple[bytes, int]]:
     """Yield web text as shards of about `size` bytes, with the number of documents in each."""
     shard, errors = bytearray(), list[CourseError]()
-    held = count = total = 0
-    for batch in until_error(read_web(path, settings.max_line_bytes, settings.max_document_bytes), errors):
-        start, size_of_batch = 0, 0
-        long_lines, cut = batch.long_lines, batch.cut
-        for at, document in enumerate(batch.documents, 1):
-            size_of_batch += len(document)
-            if held + size_of_batch >= size or at == len(batch.documents):
-                part = batch.documents[start:at]
-                head = {"long_lines": long_lines, "cut": cut, "sizes": [len(one) for one in part]}
-                shard += orjson.dumps(head) + b"\n" + b"".join(part)
-                held, count, total = held + size_of_batch, count + len(part), total + len(part)
-                start, size_of_batch, long_lines, cut = at, 0, 0, 0
-            if held >= size:
-                yield bytes(shard), count
-                shard.clear()
-                held = count = 0
+    count = total = 0
+    batches = read_web(path, settings.max_line_bytes, settings.max_document_bytes, size=min(size, CHUNK))
+    for batch in until_error(batches, errors):
+        head = {"long_lines": batch.long_lines, "cut": batch.cut, "sizes": list(map(len, batch.documents))}
+        shard += orjson.dumps(head) + b"\n" + b"".join(batch.documents)
+        count, total = count + len(batch.documents), total + len(batch.documents)
+        if len(shard) >= size:
+            yield bytes(shard), count
+            shard, count = bytearray(), 0
     if shard:
         yield bytes(shard), count
     if errors:

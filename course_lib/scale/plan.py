@@ -7,8 +7,6 @@ trains the tokenizer, and one merges the tokens. The others use at most one core
 assumed to keep up.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,12 +46,12 @@ def estimate(
     multistream: bool = True,
     rates: dict[str, Any] | None = None,
 ) -> Estimate:
-    """Return the estimate for a corpus.
+    """Return the estimate for a corpus of a kind (wikipedia or webtext).
 
     Args:
         settings: settings of the run, of which the tokenizer and the sizes of the shards count.
         kind: wikipedia or webtext.
-        size: size of the corpus: the compressed dump, or the uncompressed text [bytes].
+        size: size of the compressed dump, or of the uncompressed text [bytes].
         cores: number of cores.
         multistream: whether the dump is one, whose streams are copied.
         rates: measurements; None means those in rates.yaml.
@@ -65,16 +63,15 @@ def estimate(
     if settings.tokenizer:
         measured.pop("tokenizer", None)
     shards = max(1, size // (settings.dump_shard if kind == "wikipedia" else settings.text_shard))
-    hours = [0.0, 0.0, 0.0]
-    serial = 0.0
-    for stage, one in measured.items():
-        workers = 1 if stage in SERIAL else min(cores, shards)
-        for place, key in enumerate(("seconds", "fastest", "slowest")):
-            hours[place] += one[key] * size / workers / 3600
-        serial += one["seconds"] * size / 3600 if stage in SERIAL else 0.0
+
+    def hours(key: str) -> float:
+        workers = {stage: 1 if stage in SERIAL else min(cores, shards) for stage in measured}
+        return sum(float(one[key]) * size / workers[stage] / 3600 for stage, one in measured.items())
+
+    serial = sum(one["seconds"] * size / 3600 for stage, one in measured.items() if stage in SERIAL)
     memory = max(int(one["memory"]) for one in measured.values())
     disk = int(sum(one["disk"] for one in measured.values()) * size)
-    return Estimate(hours[0], hours[1], hours[2], serial, memory, disk)
+    return Estimate(hours("seconds"), hours("fastest"), hours("slowest"), serial, memory, disk)
 
 
 def plan(settings: ScaleConfig) -> tuple[list[tuple[str, int, Estimate]], list[str]]:
@@ -87,21 +84,19 @@ def plan(settings: ScaleConfig) -> tuple[list[tuple[str, int, Estimate]], list[s
         sizes = {source: _size(source, kind) for source in sources}
         dumps = [Path(source) for source in sources if source.startswith("/")] if kind == "wikipedia" else []
         unknown += [source for source, size in sizes.items() if size is None]
-        total = sum(size or 0 for size in sizes.values())
+        total, label = sum(size or 0 for size in sizes.values()), sources[0].rpartition("/")[2] if sources else ""
+        if len(sources) > 1:
+            label = tr("{name} and {number} more", name=label, number=len(sources) - 1)
         for cores in CORES if total else ():
             one = estimate(settings, kind, total, cores, all(map(is_multistream, dumps)))
-            found.append((_label(sources), cores, one))
+            found.append((label, cores, one))
     return found, unknown
 
 
 def table(settings: ScaleConfig) -> str:
     """Return the estimates for the inputs as text in aligned columns."""
-    rows = [
-        (
-            tr("corpus"), tr("cores"), tr("hours"), tr("from-to"), tr("of them on one core"), tr("memory a task"),
-            tr("disk"),
-        )
-    ]  # fmt: skip
+    rows = [(tr("corpus"), tr("cores"), tr("hours"), tr("from-to"), tr("of them on one core"), tr("memory a task"),
+             tr("disk"))]  # fmt: skip
     found, unknown = plan(settings)
     for name, cores, one in found:
         spread = f"{one.lowest:.1f}-{one.highest:.1f}"
@@ -117,31 +112,14 @@ def table(settings: ScaleConfig) -> str:
     return "\n".join([*aligned(rows), *notes])
 
 
-def _label(sources: Sequence[str]) -> str:
-    name = sources[0].rpartition("/")[2]
-    return tr("{name} and {number} more", name=name, number=len(sources) - 1) if len(sources) > 1 else name
-
-
 def _size(source: str, kind: str) -> int | None:
     """Return the size of an input as the rates count it [bytes]; None if it is unknown, as for an address."""
     name = source.partition(":")[0]
     if name in SIZES or "://" in source:
-        return SIZES.get(name) or _remote_size(source)
+        return SIZES.get(name)
     path = require_file(Path(source))
     if kind == "wikipedia" or path.suffix not in OPENERS:
         return path.stat().st_size
     with open(path, "rb") as file:
         reader = OPENERS[path.suffix](file)
         return len(reader.read(SAMPLE)) * path.stat().st_size // file.tell()
-
-
-def _remote_size(source: str) -> int | None:
-    if source.startswith(("http://", "https://")):
-        return None
-    import fsspec
-
-    # Without network, credentials, or the package for this kind of storage.
-    with suppress(Exception):
-        files, path = fsspec.core.url_to_fs(source)
-        return int(files.size(path))
-    return None

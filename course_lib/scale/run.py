@@ -20,7 +20,7 @@ from loguru import logger
 
 from course_lib.corpus.report import from_dict
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import default_workers, ordered_map
 from course_lib.scale.config import FREE, Engine, ScaleConfig
@@ -33,17 +33,13 @@ from course_lib.settings import config
 
 
 class LocalExecutor(LocalPipelineExecutor):  # type: ignore[misc]
-    """datatrove's local executor with the course's worker processes.
-
-    datatrove's own pool waits forever for a task whose process was killed, and stops all tasks when one fails.
-    """
+    """datatrove's local executor; its own pool waits forever for a killed task, and stops all when one fails."""
 
     def run(self) -> None:
         """Run the tasks that are not completed, in processes of their own if there are several workers."""
         self.save_executor_as_json()
         ranks = self.get_incomplete_ranks()
-        name = self.pipeline[0].name
-        with progress(len(ranks), "task", name) as bar:
+        with progress(len(ranks), "task", self.pipeline[0].name) as bar:
             for _ in ordered_map(self._attempt, ranks, min(self.workers, len(ranks))):
                 bar.update()
 
@@ -65,18 +61,18 @@ def run(settings: ScaleConfig, engine: Engine = "local") -> str:
         return _submit(settings, stages)
     for number, stage in enumerate(stages, 1):
         mend(stage)
-        executor = _local(settings, stage) if engine == "local" else _ray(settings, stage)
-        if not executor.get_incomplete_ranks():
+        tasks = executor(settings, stage, engine)
+        if not tasks.get_incomplete_ranks():
             continue
         print(f"{number}/{len(stages)} {stage.name}: {len(stage.units())} × {tr(stage.kind)}", file=sys.stderr)
         try:
-            executor.run()
+            tasks.run()
         except CourseError as error:
             raise CourseError(f"{stage.name}: {error}; run the same command again to resume") from None
-        if left := executor.get_incomplete_ranks():
+        if left := tasks.get_incomplete_ranks():
             why = failures(store, stage.name).get(left[0], "killed, or its node went away")
             raise CourseError(
-                f"{stage.name}: {len(left)} of {executor.world_size} tasks failed; task {left[0]}: {why}; "
+                f"{stage.name}: {len(left)} of {stage.tasks()} tasks failed; task {left[0]}: {why}; "
                 "finished tasks are kept, run the same command again to resume"
             )
     return summary(store)
@@ -84,11 +80,10 @@ def run(settings: ScaleConfig, engine: Engine = "local") -> str:
 
 def _submit(settings: ScaleConfig, stages: Sequence[Stage]) -> str:
     """Submit a job array for each stage to Slurm, each of which waits for the one before."""
-    last = None
+    last: Any = None
     for stage in stages:
         mend(stage)
-        last = slurm(settings, stage, last)
-    assert last is not None
+        last = executor(settings, stage, "slurm", last)
     try:
         last.run()
     # No sbatch, or one that refuses the job and has printed why.
@@ -128,10 +123,8 @@ def mend(stage: Stage) -> None:
     """Mark tasks of a stage as not completed if one of their units is not done, or has missing or truncated files."""
     store, tasks = stage.store, stage.tasks()
     for unit in store.broken(stage.name):
-        print(
-            tr("{stage}: unit {unit} has missing or truncated files and is made again", stage=stage.name, unit=unit),
-            file=sys.stderr,
-        )
+        message = "{stage}: unit {unit} has missing or truncated files and is made again"
+        print(tr(message, stage=stage.name, unit=unit), file=sys.stderr)
         store.remove(f"{stage.name}/done/{unit}.json")
     try:
         units = stage.units()
@@ -140,38 +133,48 @@ def mend(stage: Stage) -> None:
         units = []
     done = store.done(stage.name)
     stale = {number % tasks for number, unit in enumerate(units) if unit not in done}
-    logs = f"logs/{stage.name}"
-    for name in store.sizes(f"{logs}/completions"):
-        rank = int(Path(name).stem)
-        if not units or rank in stale or rank >= tasks:
-            store.remove(name)
-    # An earlier run with more tasks has left their records.
-    for name in store.sizes(f"{logs}/progress"):
-        if int(Path(name).stem) >= tasks:
-            store.remove(name)
+    for kind in ("completions", "progress"):
+        for name in store.sizes(f"logs/{stage.name}/{kind}"):
+            rank = int(Path(name).stem)
+            # An earlier run with more tasks has left their records.
+            if rank >= tasks or (kind == "completions" and (not units or rank in stale)):
+                store.remove(name)
 
 
 def summary(store: Store) -> str:
     """Return what a finished run wrote, as one line in the reader's language."""
     note = store.marker(Merge.name, "all")
-    counts = tr(
-        "{documents:,} documents, {tokens:,} tokens → {prefix}.bin, .idx",
-        documents=note["documents"],
-        tokens=note["tokens"],
-        prefix=store.url("merged/tokens"),
-    )
+    message = mark("{documents:,} documents, {tokens:,} tokens → {prefix}.bin, .idx")
+    counts = tr(message, prefix=store.url("merged/tokens"), **note)
     names = [f"{Merge.name}/{kind}.report.json" for kind in ("wikipedia", "webtext")]
     found = [from_dict(orjson.loads(store.read(name))) for name in names if name in store.sizes(Merge.name)]
     return "; ".join([*(report.summary() for report in found), counts])
 
 
-def _local(settings: ScaleConfig, stage: Stage) -> LocalExecutor:
-    workers = default_workers() if settings.workers == -1 else settings.workers
+def executor(settings: ScaleConfig, stage: Stage, engine: Engine, previous: Any = None) -> Any:
+    """Return datatrove's executor of a stage; a Slurm job array starts when that of `previous` has succeeded."""
+    options: dict[str, Any] = {"pipeline": [stage], "tasks": stage.tasks(), "workers": settings.workers}
+    options["logging_dir"] = stage.store.url(f"logs/{stage.name}")
+    if engine == "slurm":
+        chosen = settings.slurm
+        return SlurmPipelineExecutor(
+            **options,
+            time=chosen.time,
+            partition=chosen.partition,
+            cpus_per_task=chosen.cpus_per_task,
+            mem_per_cpu_gb=chosen.memory_gb,
+            job_name=f"course-{stage.name}",
+            qos=None,
+            venv_path=chosen.environment,
+            # Otherwise, the jobs after a failed one would stay in the queue forever.
+            sbatch_args={"kill-on-invalid-dep": "yes", **chosen.sbatch},
+            max_array_size=chosen.max_array_size,
+            depends=previous,
+            mail_type="NONE",
+        )
     logger.remove()
-    return LocalExecutor([stage], stage.tasks(), workers, _logs(stage))
-
-
-def _ray(settings: ScaleConfig, stage: Stage) -> Any:
+    if engine == "local":
+        return LocalExecutor(**options | {"workers": default_workers() if settings.workers == -1 else settings.workers})
     import ray
 
     if not ray.is_initialized():
@@ -179,39 +182,5 @@ def _ray(settings: ScaleConfig, stage: Stage) -> Any:
             ray.init(settings.ray.address, log_to_driver=False)
         except ConnectionError as error:
             raise CourseError(f"ray.address: {settings.ray.address}: {one_line(error)}") from None
-    logger.remove()
-    return RayPipelineExecutor(
-        [stage],
-        tasks=stage.tasks(),
-        workers=settings.workers,
-        logging_dir=_logs(stage),
-        cpus_per_task=settings.ray.cpus_per_task,
-        mem_per_cpu_gb=settings.ray.memory_gb,
-    )
-
-
-def slurm(settings: ScaleConfig, stage: Stage, previous: Any = None) -> Any:
-    """Return datatrove's executor for the job array of a stage, which starts when that of `previous` has succeeded."""
-    chosen = settings.slurm
-    return SlurmPipelineExecutor(
-        [stage],
-        tasks=stage.tasks(),
-        time=chosen.time,
-        partition=chosen.partition,
-        cpus_per_task=chosen.cpus_per_task,
-        mem_per_cpu_gb=chosen.memory_gb,
-        workers=settings.workers,
-        job_name=f"course-{stage.name}",
-        qos=None,
-        venv_path=chosen.environment,
-        # Otherwise, the jobs after a failed one would stay in the queue forever.
-        sbatch_args={"kill-on-invalid-dep": "yes", **chosen.sbatch},
-        max_array_size=chosen.max_array_size,
-        depends=previous,
-        logging_dir=_logs(stage),
-        mail_type="NONE",
-    )
-
-
-def _logs(stage: Stage) -> str:
-    return stage.store.url(f"logs/{stage.name}")
+    memory = settings.ray.memory_gb
+    return RayPipelineExecutor(**options, cpus_per_task=settings.ray.cpus_per_task, mem_per_cpu_gb=memory)

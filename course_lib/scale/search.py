@@ -26,6 +26,7 @@ def write_column(path: Path, hashes: Hashes, index: npt.NDArray[np.integer]) -> 
     records = np.empty(len(hashes), dtype=RECORD)
     records["hash"], order = ascending(hashes)
     records["index"] = index[order]
+    path.parent.mkdir(parents=True, exist_ok=True)
     records.tofile(path)
 
 

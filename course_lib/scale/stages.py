@@ -10,7 +10,7 @@ import socket
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ import orjson
 from datatrove.pipeline.base import PipelineStep
 
 from course_lib.corpus import webtext
-from course_lib.corpus.repeats import Flags, Positions, near_repeated, repeated
+from course_lib.corpus.repeats import Flags, Positions, Signatures, near_repeated, repeated
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, one_line
 from course_lib.language.words import mark
 from course_lib.scale import inputs, search
 from course_lib.scale.config import ScaleConfig
-from course_lib.scale.store import Output, Store
+from course_lib.scale.store import Store
 
 # datatrove reads hashes of up to 61 bits.
 BAND_BITS = 61
@@ -74,8 +74,8 @@ class Stage(PipelineStep):  # type: ignore[misc]
         """Return the names of the units. Raises CourseError if an earlier stage is not done."""
         return [shard.unit for shard in self.shards()]
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
-        """Write the files of a unit, and return what is noted in its marker."""
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+        """Write the files of a unit into a folder, and return what is noted in its marker."""
         raise NotImplementedError
 
     def shards(self, *kinds: str) -> list[Shard]:
@@ -101,13 +101,8 @@ class Stage(PipelineStep):  # type: ignore[misc]
                 raise CourseError(f"{self.before.name}: {len(missing)} units are not done, such as {missing[0]}")
         mine = self.units()[rank::world_size]
         done = self.store.done(self.name)
-        state: dict[str, Any] = {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "started": time.time(),
-            "of": len(mine),
-        }
-        state |= {"before": sum(unit in done for unit in mine), "done": 0}
+        state: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid(), "started": time.time()}
+        state |= {"of": len(mine), "before": sum(unit in done for unit in mine), "done": 0}
         record = f"logs/{self.name}/progress/{rank:05}.json"
         self.store.write(record, orjson.dumps(state))
         try:
@@ -142,9 +137,10 @@ class Split(Stage):
     def units(self) -> list[str]:
         return [f"{number:04}" for number in range(len(self.sources()))]
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         kind, source = self.sources()[int(unit)]
         shards: list[tuple[str, int]] = []
+        files: dict[str, int] = {}
         with inputs.fetched(source, self.store, self.settings.download) as path:
             note = {"kind": kind, "source": path.name, "bytes": path.stat().st_size if path.exists() else 0}
             if kind == "wikipedia":
@@ -153,10 +149,10 @@ class Split(Stage):
                 cut = inputs.text_shards(path, self.settings.text_shard, self.settings.cleaning)
             for content, documents in cut:
                 file = f"{unit}-{len(shards):05}{'.xml.bz2' if kind == 'wikipedia' else '.docs'}"
-                output.path(file).write_bytes(content)
-                output.publish()
+                (folder / file).write_bytes(content)
+                files |= self.store.publish(folder, self.name)
                 shards.append((f"split/{file}", documents))
-        return note | {"shards": shards}
+        return note | {"shards": shards, "files": files}
 
 
 class Documents(Stage):
@@ -165,21 +161,20 @@ class Documents(Stage):
     name = "documents"
     before = Split
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         shard = self.shard(unit)
         with self.store.reading(shard.file) as (path,):
             if shard.kind == "wikipedia":
-                report = extract(path, output.path(f"{unit}.jsonl"), self.settings.extraction)
+                report = extract(path, folder / f"{unit}.jsonl", self.settings.extraction)
             else:
-                report = self._filtered(shard, path, output)
+                report = self._filtered(shard, path, folder)
             return {"report": report.to_dict(), "bytes": path.stat().st_size}
 
-    def _filtered(self, shard: Shard, path: Path, output: Output) -> CorpusReport:
+    def _filtered(self, shard: Shard, path: Path, folder: Path) -> CorpusReport:
         cleaning = self.settings.cleaning
         report = CorpusReport(examples=cleaning.examples)
-        suffixes = {"documents": "jsonl"}
         columns = ("documents", "numbers", "counts", "lines", "signatures", "bands")
-        paths = {name: output.path(f"{shard.unit}.{suffixes.get(name, name)}") for name in columns}
+        paths = {name: folder / f"{shard.unit}.{name.replace('documents', 'jsonl')}" for name in columns}
         hashes = [np.empty(0, dtype=np.uint64)]
         with ExitStack() as opened:
             files = {name: opened.enter_context(open(path, "wb")) for name, path in paths.items()}
@@ -190,7 +185,7 @@ class Documents(Stage):
                 for name, file in files.items():
                     file.write(getattr(filtered, name))
         index = np.fromfile(paths["numbers"], dtype=np.int64) - shard.first - 1
-        search.write_column(output.path(f"hashes/{shard.unit}{search.SUFFIX}"), np.concatenate(hashes), index)
+        search.write_column(folder / f"hashes/{shard.unit}{search.SUFFIX}", np.concatenate(hashes), index)
         return report
 
 
@@ -201,7 +196,7 @@ class _WebShards(Stage):
         return [shard.unit for shard in self.shards("webtext")]
 
     def column(self, unit: str, name: str, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
-        """Return a column that the stage `documents` wrote for a shard."""
+        """Return a column that the stage `documents` wrote for a shard, [documents or lines, ...]."""
         with self.store.reading(f"documents/{unit}.{name}") as (path,):
             return np.fromfile(path, dtype=dtype)
 
@@ -215,9 +210,7 @@ class _WebShards(Stage):
         return flags
 
     def earliest(self, unit: str) -> Positions:
-        """Return for each document that passed the filters the key of the earliest one that it nearly duplicates, or
-        -1, [documents].
-        """
+        """Return the key of the earliest document that each one nearly duplicates, or -1, [documents]."""
         index = self.index(unit)
         none = np.iinfo(np.int64).max
         earliest = np.full(len(index), none)
@@ -235,10 +228,10 @@ class _Search(Stage):
     def units(self) -> list[str]:
         return search.ranges(self.store, self.source)
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         values, keys = search.read_range(self.store, self.source, unit)
         found = np.sort(repeated(values, keys))
-        np.save(output.path(f"{unit}.npy"), found[np.newaxis])
+        np.save(folder / f"{unit}.npy", found[np.newaxis])
         return {"bytes": keys.nbytes}
 
 
@@ -258,11 +251,11 @@ class Bands(_WebShards):
     def units(self) -> list[str]:
         return super().units() if self.settings.cleaning.dedup.near_duplicates else []
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         dedup, index, kept = self.settings.cleaning.dedup, self.index(unit), ~self.exact(unit)
         bands = self.column(unit, "bands", np.uint64).reshape(len(index), dedup.num_bands)
         for band in range(dedup.num_bands):
-            path = output.path(f"bucket_{band:03}/{unit}{search.SUFFIX}")
+            path = folder / f"bucket_{band:03}/{unit}{search.SUFFIX}"
             search.write_column(path, bands[kept, band] >> np.uint64(64 - BAND_BITS), index[kept])
         return {"bytes": bands.nbytes}
 
@@ -280,42 +273,36 @@ class Near(_Search):
         parts = search.ranges(self.store, "bands/bucket_000")
         return [f"{band:03}.{part}" for band in range(self.settings.cleaning.dedup.num_bands) for part in parts]
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         dedup = self.settings.cleaning.dedup
         band, part = unit.split(".")
         values, keys = search.read_range(self.store, f"bands/bucket_{band}", part, BAND_BITS)
-        rows = _Signatures(self.store, {shard.number: shard for shard in self.shards("webtext")}, dedup.num_perm)
-        later, earlier = near_repeated(values, keys, rows, dedup.similarity * dedup.num_perm)
+        later, earlier = near_repeated(values, keys, self._signatures(), dedup.similarity * dedup.num_perm)
         order = np.argsort(later)
-        np.save(output.path(f"{unit}.npy"), np.stack([later[order], earlier[order]]))
+        np.save(folder / f"{unit}.npy", np.stack([later[order], earlier[order]]))
         return {"bytes": keys.nbytes}
 
+    def _signatures(self) -> Signatures:
+        """Return a function that reads the signatures of documents by their keys, shard << 32 | index in the shard."""
+        first, num_perm = [shard.first for shard in self.shards()], self.settings.cleaning.dedup.num_perm
 
-class _Signatures:
-    """The MinHash signatures of all web documents, found by a document's key: shard << 32 | index in the shard."""
-
-    def __init__(self, store: Store, shards: dict[int, Shard], num_perm: int) -> None:
-        self._store, self._shards, self._num_perm = store, shards, num_perm
-        self._opened: dict[int, tuple[Positions, npt.NDArray[np.uint8]]] = {}
-
-    def __getitem__(self, keys: Positions, /) -> npt.NDArray[np.uint8]:
-        rows = np.empty((len(keys), self._num_perm), dtype=np.uint8)
-        shards = keys >> 32
-        for number in np.unique(shards).tolist():
-            at = np.flatnonzero(shards == number)
-            index, stored = self._shard(number)
-            rows[at] = stored[np.searchsorted(index, keys[at] & LOW)]
-        return rows
-
-    def _shard(self, number: int) -> tuple[Positions, npt.NDArray[np.uint8]]:
-        if number not in self._opened:
-            shard = self._shards[number]
-            numbers, signatures = (
-                np.memmap(self._store.cached(f"documents/{shard.unit}.{name}"), dtype=dtype, mode="r")
-                for name, dtype in (("numbers", np.int64), ("signatures", np.uint8))
+        @cache
+        def opened(shard: int) -> tuple[Positions, npt.NDArray[np.uint8]]:
+            paths = (self.store.cached(f"documents/{shard:05}.{name}") for name in ("numbers", "signatures"))
+            numbers, rows = (
+                np.memmap(path, dtype, "r") for path, dtype in zip(paths, (np.int64, np.uint8), strict=True)
             )
-            self._opened[number] = numbers - shard.first - 1, signatures.reshape(-1, self._num_perm)
-        return self._opened[number]
+            return numbers - first[shard] - 1, rows.reshape(-1, num_perm)
+
+        def signatures(keys: Positions) -> npt.NDArray[np.uint8]:
+            found = np.empty((len(keys), num_perm), dtype=np.uint8)
+            for shard in np.unique(keys >> 32).tolist():
+                at = np.flatnonzero(keys >> 32 == shard)
+                index, rows = opened(shard)
+                found[at] = rows[np.searchsorted(index, keys[at] & LOW)]
+            return found
+
+        return signatures
 
 
 class Lines(_WebShards):
@@ -324,11 +311,11 @@ class Lines(_WebShards):
     name = "lines"
     before = Near
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         exact, earliest = self.exact(unit), self.earliest(unit)
         lines = self.column(unit, "lines", np.uint64)
         index = np.flatnonzero(np.repeat(~exact & (earliest < 0), self.column(unit, "counts")))
-        search.write_column(output.path(f"{unit}{search.SUFFIX}"), lines[index], index)
+        search.write_column(folder / f"{unit}{search.SUFFIX}", lines[index], index)
         return {"bytes": lines.nbytes}
 
 
@@ -345,7 +332,7 @@ class Clean(_WebShards):
     name = "clean"
     before = RepeatedLines
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         cleaning, firsts = self.settings.cleaning, [shard.first for shard in self.shards()]
         exact, earliest = self.exact(unit), self.earliest(unit)
         near = earliest >= 0
@@ -356,7 +343,7 @@ class Clean(_WebShards):
         lines = np.zeros(counts.sum(), dtype=np.bool_)
         lines[search.keys_of(self.store, "repeated-lines", int(unit))[0] & LOW] = True
         report = CorpusReport(examples=cleaning.examples)
-        with self.store.reading(f"documents/{unit}.jsonl") as (path,), open(output.path(f"{unit}.jsonl"), "wb") as out:
+        with self.store.reading(f"documents/{unit}.jsonl") as (path,), open(folder / f"{unit}.jsonl", "wb") as out:
             for batch in webtext.read_left(path, reasons, counts, lines):
                 part, written = webtext.remove_repeats(cleaning, batch)
                 report.merge(part)

@@ -99,27 +99,24 @@ def table(stages: list[StageStatus]) -> str:
     rows = [(tr("stage"), tr("tasks"), tr("units"), tr("running"), tr("MB/s a task"), tr("left"))]
     for one in stages:
         units = f"{one.units_done}/{'?' if one.units is None else one.units} {tr(one.kind)}"
-        left = "?" if one.seconds_left is None else tr("done") if not one.seconds_left else _duration(one.seconds_left)
         rate = f"{one.rate / 1e6:.2f}" if one.rate else ""
         tasks = f"{one.tasks_done}/{one.tasks}" if one.tasks else ""
-        rows.append((one.name, tasks, units, str(one.running or ""), rate, left))
+        rows.append((one.name, tasks, units, str(one.running or ""), rate, _duration(one.seconds_left)))
     lines = aligned(rows)
     for one in stages:
-        for rank, why in one.failures.items():
-            lines.append(tr("{stage}: task {task}: {reason}", stage=one.name, task=rank, reason=why))
+        message = "{stage}: task {task}: {reason}"
+        lines += [tr(message, stage=one.name, task=rank, reason=why) for rank, why in one.failures.items()]
     current = next((one for one in stages if one.seconds_left != 0), None)
     if current is None:
         return "\n".join([*lines, tr("all stages are done")])
     after = len(stages) - stages.index(current) - 1
-    time_left = tr("unknown") if current.seconds_left is None else _duration(current.seconds_left)
     message = "time left for {stage}: {time}; then {after} stages (`course scale plan`)"
-    return "\n".join([*lines, tr(message, stage=current.name, time=time_left, after=after)])
+    return "\n".join([*lines, tr(message, stage=current.name, time=_duration(current.seconds_left), after=after)])
 
 
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    if minutes < 2:
-        return tr("{number} s", number=f"{seconds:.0f}")
-    if minutes < 120:
-        return tr("{number} min", number=f"{minutes:.0f}")
-    return tr("{number} h", number=f"{minutes / 60:.1f}")
+def _duration(seconds: float | None) -> str:
+    if not seconds:
+        return "?" if seconds is None else tr("done")
+    if seconds < 7200:
+        return tr("{number} min", number=f"{seconds / 60:.1f}")
+    return tr("{number} h", number=f"{seconds / 3600:.1f}")

@@ -23,27 +23,6 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_write, temporary_folder, work_folder
 
 
-class Output:
-    """Files of a unit on their way into the store: the work writes them into `folder`, by their names in the stage."""
-
-    def __init__(self, store: "Store", stage: str, folder: Path) -> None:
-        self.folder, self.sizes = folder, dict[str, int]()
-        self._store, self._stage = store, stage
-
-    def path(self, name: str) -> Path:
-        """Return the local path for a file of the stage, in a folder that exists."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def publish(self) -> None:
-        """Move all files written so far into the store."""
-        for path in sorted(filter(Path.is_file, self.folder.rglob("*"))):
-            name = f"{self._stage}/{path.relative_to(self.folder)}"
-            self.sizes[name] = path.stat().st_size
-            self._store.put(path, name)
-
-
 class Store:
     """The folder of a run."""
 
@@ -79,7 +58,7 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             temporary.write_bytes(content)
-            os.replace(temporary, path)
+            self.put(temporary, name)
         else:
             self.folder.pipe_file(name, content)
 
@@ -92,6 +71,15 @@ class Store:
         else:
             self.folder.put_file(str(path), name)
             path.unlink()
+
+    def publish(self, folder: Path, stage: str) -> dict[str, int]:
+        """Move all files in a folder into that of a stage, and return their sizes by their names in the store."""
+        sizes = {}
+        for path in sorted(filter(Path.is_file, folder.rglob("*"))):
+            name = f"{stage}/{path.relative_to(folder)}"
+            sizes[name] = path.stat().st_size
+            self.put(path, name)
+        return sizes
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -136,20 +124,17 @@ class Store:
             raise CourseError(f"{self.url(stage)}: unit {unit} is not done; run the stage {stage} first") from None
         return note
 
-    def make(self, stage: str, unit: str, work: Callable[[Output], dict[str, Any]]) -> dict[str, Any]:
-        """Run the work of a unit, put its files into the store, then its marker, and return what is noted."""
+    def make(self, stage: str, unit: str, work: Callable[[Path], dict[str, Any]]) -> None:
+        """Run the work of a unit, put the files that it writes into a folder into the store, then its marker."""
         base = Path(self.url(stage)) if self.local else Path(tempfile.gettempdir(), f"course-scale-{stage}")
         started, worked = perf_counter(), process_time()
         with work_folder(base / unit) as folder:
-            output = Output(self, stage, folder)
-            note = work(output)
-            output.publish()
+            note = work(folder)
+            note["files"] = note.get("files", {}) | self.publish(folder, stage)
         # Of this process, which may have worked on other units before [kB on Linux].
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        note |= {"files": output.sizes, "memory": memory}
+        note["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         note |= {"seconds": perf_counter() - started, "core_seconds": process_time() - worked}
         self.write(f"{stage}/done/{unit}.json", orjson.dumps(note))
-        return note
 
     def broken(self, stage: str) -> list[str]:
         """Return the units with a marker of which a file is missing or has another size."""

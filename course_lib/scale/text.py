@@ -1,5 +1,6 @@
 """The later stages of the corpus work: segmentation, tokenizer, tokens, and the merged dataset with its reports."""
 
+from pathlib import Path
 from typing import Any
 
 from course_lib.corpus import report as reports
@@ -11,7 +12,7 @@ from course_lib.language.words import mark
 from course_lib.pretrain.encode import tokenize
 from course_lib.pretrain.indexed import files_of, merge
 from course_lib.scale.stages import Bands, Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage
-from course_lib.scale.store import Output, Store
+from course_lib.scale.store import Store
 from course_lib.subword.bpe import train_bpe
 
 
@@ -21,10 +22,10 @@ class Segment(Stage):
     name = "segment"
     before = Clean
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         stage = "documents" if self.shard(unit).kind == "wikipedia" else "clean"
         with self.store.reading(f"{stage}/{unit}.jsonl") as (path,):
-            target, size = output.path(f"{unit}.txt"), path.stat().st_size
+            target, size = folder / f"{unit}.txt", path.stat().st_size
             # A shard of which no document is left has no text.
             if not size:
                 target.touch()
@@ -56,17 +57,18 @@ class Tokenizer(_Whole):
     name = "tokenizer"
     before = Segment
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         if self.settings.tokenizer:
             given = Store(self.settings.tokenizer)
+            (folder / "tokenizer").mkdir()
             for name in given.sizes(""):
-                output.path(f"tokenizer/{name}").write_bytes(given.read(name))
+                (folder / "tokenizer" / name).write_bytes(given.read(name))
             return {"bytes": 0}
         with self.store.reading(*self.files("segment", ".txt")) as lines:
             if not lines:
                 raise CourseError(f"{self.store.url('segment')}: no text to train a tokenizer on")
             size = sum(path.stat().st_size for path in lines)
-            counts = train_bpe(lines, output.path("tokenizer"), self.settings.bpe, show_progress=False)
+            counts = train_bpe(lines, folder / "tokenizer", self.settings.bpe, show_progress=False)
         return counts | {"bytes": size}
 
 
@@ -76,13 +78,13 @@ class Tokens(Segment):
     name = "tokens"
     before = Tokenizer
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         tokenizer = self.store.sizes("tokenizer/tokenizer")
         with self.store.reading(f"segment/{unit}.txt") as (path,), self.store.reading(*tokenizer) as files:
             size = path.stat().st_size
             if not size:
                 return {"bytes": 0}
-            counts = tokenize([path], files[0].parent, output.path(unit), append_eod=self.settings.append_eod)
+            counts = tokenize([path], files[0].parent, folder / unit, append_eod=self.settings.append_eod)
             return {"bytes": size, "documents": counts.documents, "tokens": counts.tokens, "unknown": counts.unknown}
 
 
@@ -92,15 +94,15 @@ class Merge(_Whole):
     name = "merged"
     before = Tokens
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
         merged = {kind: self.report(kind) for kind in ("wikipedia", "webtext") if getattr(self.settings, kind)}
         for kind, found in merged.items():
-            reports.write_report(found, output.path(kind))
+            reports.write_report(found, folder / kind)
         with self.store.reading(*self.files("tokens", ".bin", ".idx")) as files:
             if not files:
                 raise CourseError(f"{self.store.url('tokens')}: no tokens: no document of the corpus was kept")
-            summary = merge([path for path in files if path.suffix == ".idx"], output.path("tokens"))
-        size = sum(path.stat().st_size for path in files_of(output.path("tokens")))
+            summary = merge([path for path in files if path.suffix == ".idx"], folder / "tokens")
+        size = sum(path.stat().st_size for path in files_of(folder / "tokens"))
         return {"documents": summary.documents, "tokens": summary.tokens, "bytes": size}
 
     def report(self, kind: str) -> CorpusReport:

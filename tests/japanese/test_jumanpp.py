@@ -106,12 +106,12 @@ def test_a_bad_piece_is_kept_whole_counted_and_alone(segmenter: JumanppSegmenter
 
 
 def test_a_hanging_program_is_stopped(program: Path) -> None:
-    segmenter = JumanppSegmenter(program, timeout=4)
+    segmenter = JumanppSegmenter(program, timeout=1)
     assert segmenter.words(["あい", "眠 い"]) == [list("あい"), ["眠", " ", "い"]]
     assert segmenter.failed_pieces == 1
 
 
-@pytest.mark.parametrize(("mode", "message"), [("no-model", "official release"), ("dead", "0 lines .*exit code 139")])
+@pytest.mark.parametrize(("mode", "message"), [("no-model", "Model file was not specified"), ("dead", "0 lines .*exit code 139")])
 def test_another_program_is_refused_in_one_line(
     program: Path, monkeypatch: pytest.MonkeyPatch, mode: str, message: str
 ) -> None:

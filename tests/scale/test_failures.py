@@ -15,7 +15,7 @@ from course_lib.scale import run as running
 from course_lib.scale.run import prepare, run
 from course_lib.scale.stages import Documents, Exact, Split
 from course_lib.scale.status import status, table
-from course_lib.scale.store import Output, Store
+from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES, Segment
 from course_lib.settings import config
 
@@ -31,8 +31,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 class Killed(Documents):
     """The stage, but the process of a task is killed after the files of a unit are written."""
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
-        note = super().work(unit, output)
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+        note = super().work(unit, folder)
         if unit == "00007":
             os.kill(os.getpid(), signal.SIGKILL)
         return note
@@ -41,8 +41,8 @@ class Killed(Documents):
 class Failing(Documents):
     """The stage, but a unit fails after its files are written."""
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
-        note = super().work(unit, output)
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+        note = super().work(unit, folder)
         if unit == "00004":
             raise CourseError("shard: bad\nluck")
         return note

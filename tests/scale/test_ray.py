@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.stages import Documents
-from course_lib.scale.store import Output
 from course_lib.scale.text import Segment
 from course_lib.settings import config
 
@@ -58,8 +57,8 @@ NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80
 class KilledWorker(Documents):
     """The stage, but the first time that a unit is worked on, the worker process of Ray around it is killed."""
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
-        note = super().work(unit, output)
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+        note = super().work(unit, folder)
         once = Path(self.settings.output) / "killed"
         if unit == "00003" and not once.exists():
             once.touch()
@@ -72,8 +71,8 @@ class KilledWorker(Documents):
 class KilledNode(Segment):
     """The stage, but the first unit on the second node ends the node, with all its processes."""
 
-    def work(self, unit: str, output: Output) -> dict[str, Any]:
-        note = super().work(unit, output)
+    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+        note = super().work(unit, folder)
         node = raylet(self.settings)
         if node.exists() and node.read_text() == os.environ["RAY_RAYLET_PID"]:
             node.unlink()
