@@ -5,42 +5,37 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from course_lib.errors import UsageError
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.notebooks.canvas import HUES, MUTED, PLAIN, SMALL, Canvas, text_width
 from course_lib.notebooks.drawing import Drawing
 
-# Widest drawing, smallest width of a cell, and space between two bands [pixels].
-WIDTH, CELL, GAP = 920, 34, 16
-# Values with more digits are shown by their last four.
-DIGITS = 5
+# Smallest width of a cell, and space between two bands [pixels].
+CELL, GAP = 34, 16
 
 
 def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
     """Draw signatures cut into bands, the buckets of each band, and the candidate pairs.
 
-    Two documents are candidates if all values in at least one band are equal; only candidates are compared. With b
-    bands of r values and similarity s, the probability is 1 − (1 − sʳ)ᵇ. Of a value with more than five
-    digits, only the last four are shown, but whole values are compared. repeats.py finds candidates
-    in this way. Source: Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4 (http://www.mmds.org).
+    Two documents are candidates if all values in at least one band are equal; only candidates are compared, as in
+    repeats.py. Source: Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4 (http://www.mmds.org).
 
     Args:
         signatures: MinHash values by a short document name; all have the same length.
         bands: number of bands.
-
-    Raises:
-        UsageError: if the signatures differ in length, cannot be split into that many bands, or are too long to draw.
     """
     lengths = sorted({len(values) for values in signatures.values()})
     if len(lengths) != 1 or bands < 1 or lengths[0] % bands:
         raise UsageError(f"bands: {bands} is not allowed: it must divide the length of each signature, {lengths}")
     size = lengths[0] // bands
-    shown = {name: [_short(value) for value in values] for name, values in signatures.items()}
+    shown = {name: [str(value) for value in values] for name, values in signatures.items()}
     cell = max(CELL, *(int(text_width(value, SMALL)) + 12 for values in shown.values() for value in values))
     left = 40 + max(text_width(name) for name in signatures)
     step = size * cell + GAP
-    if left + bands * step > WIDTH:
-        raise UsageError(f"signatures: {lengths[0]} values in {bands} bands are too wide to draw; allowed: about 20")
-    buckets = [_buckets(signatures, band * size, size) for band in range(bands)]
+    # For each band, the names of the documents by their values in it.
+    buckets: list[dict[tuple[int, ...], list[str]]] = [defaultdict(list) for _ in range(bands)]
+    for name, values in signatures.items():
+        for band, members in enumerate(buckets):
+            members[tuple(values[band * size : (band + 1) * size])].append(name)
     deepest = max(map(len, buckets))
     top, line = 82, 32
     below = top + line * len(signatures) + 40
@@ -60,41 +55,16 @@ def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Drawing:
                     canvas.box(x + column * cell, y, cell, 26, value, color=color, size=SMALL)
         canvas.arrow((x + size * cell / 2, below - 34), (x + size * cell / 2, below - 4))
     pairs = sorted({pair for members in buckets for names in members.values() for pair in combinations(names, 2)})
-    facts = [
-        tr(
-            "{one}–{two}: {equal} of {values} values equal",
-            one=one,
-            two=two,
-            equal=_equal(signatures[one], signatures[two]),
-            values=lengths[0],
-        )
-        for one, two in pairs
-    ]
+    message = mark("{one}–{two}: {equal} of {values} values equal")
+    facts = []
+    for one, two in pairs:
+        equal = sum(a == b for a, b in zip(signatures[one], signatures[two], strict=True))
+        facts.append(tr(message, one=one, two=two, equal=equal, values=lengths[0]))
     found = tr("candidate pairs: {pairs}", pairs="; ".join(facts) or tr("none"))
     canvas.text(16, canvas.height - 20, found, anchor="start")
-    return canvas.finish(
-        tr("MinHash signatures in {bands} bands of {size}", bands=bands, size=size),
-        tr(
-            "Each of {documents} documents has a signature of {values} values. In each band, documents with equal "
-            "values share a bucket, drawn in one color. Found {found}.",
-            documents=len(signatures),
-            values=lengths[0],
-            found=found,
-        ),
+    message = mark(
+        "Each of {documents} documents has a signature of {values} values. In each band, documents with equal "
+        "values share a bucket, drawn in one color. Found {found}."
     )
-
-
-def _short(value: int) -> str:
-    return str(value) if len(str(value)) <= DIGITS else f"…{str(value)[-4:]}"
-
-
-def _buckets(signatures: Mapping[str, Sequence[int]], start: int, size: int) -> dict[tuple[int, ...], list[str]]:
-    """Return the names of the documents by the values in one band."""
-    members: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    for name, values in signatures.items():
-        members[tuple(values[start : start + size])].append(name)
-    return members
-
-
-def _equal(one: Sequence[int], other: Sequence[int]) -> int:
-    return sum(a == b for a, b in zip(one, other, strict=True))
+    description = tr(message, documents=len(signatures), values=lengths[0], found=found)
+    return canvas.finish(tr("MinHash signatures in {bands} bands of {size}", bands=bands, size=size), description)

@@ -18,13 +18,6 @@ from course_lib.files import CHUNK, MAGIC, OPENERS, STEP, require_file
 
 # The first ten bytes of every bz2 stream.
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
-# Suffix → name of the format, and a pattern for its first bytes.
-STARTS = {
-    ".xml": ("an XML", re.compile(b"")),
-    ".gz": ("a gzip", re.compile(MAGIC[".gz"])),
-    ".bz2": ("a bz2", STREAM),
-    ".xz": ("an xz", re.compile(MAGIC[".xz"])),
-}
 # Compressed bytes; the minimum sent to a worker at once.
 GROUP = 1 << 18
 # Compressed bytes; a longer stream is not part of a multistream file and is decompressed here.
@@ -44,18 +37,6 @@ class Piece:
     read: int  # bytes of the file that this piece covers, for the progress bar
 
 
-class Damaged(CourseError):
-    """The error for a truncated or broken stream; `rescued` holds the bytes decompressed before the damage."""
-
-    def __init__(self, message: str, rescued: bytes = b"") -> None:
-        super().__init__(message)
-        self.rescued = rescued
-
-    # Worker processes return the exception as a pickle, which would otherwise lose `rescued`.
-    def __reduce__(self) -> tuple[type, tuple[str, bytes]]:
-        return type(self), (str(self), self.rescued)
-
-
 def is_multistream(path: Path) -> bool:
     """Return whether `read_pieces` yields the streams of a dump without decompressing them."""
     if path.suffix != ".bz2" or path.stat().st_size <= SMALL_FILE:
@@ -67,42 +48,37 @@ def is_multistream(path: Path) -> bool:
 def read_pieces(path: Path) -> Iterator[Piece]:
     """Yield the pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory."""
     require_file(path)
-    if path.suffix not in STARTS:
+    if path.suffix not in (".xml", *MAGIC):
         raise CourseError(f"{path}: unknown ending {path.suffix!r}; allowed: .xml, .xml.gz, .xml.bz2, .xml.xz")
-    name, start = STARTS[path.suffix]
     with open(path, "rb") as file:
-        found = file.read(10)
-        if not start.match(found):
-            raise CourseError(f"{path}: not {name} file (it begins with {found[:4]!r})")
+        found = file.read(6)
+        if not found.startswith(MAGIC.get(path.suffix, b"")):
+            raise CourseError(f"{path}: not {path.suffix[1:]} data (it begins with {found!r})")
         if path.suffix == ".bz2" and path.stat().st_size > SMALL_FILE:
             yield from _bz2_pieces(file, path)
         else:
             yield from _stream_pieces(file, path, 0)
 
 
-def decompress(piece: Piece, path: Path) -> bytes:
-    """Return the XML bytes of a piece. Raises Damaged if a stream is truncated or broken."""
+def decompress(piece: Piece, path: Path) -> tuple[bytes, str]:
+    """Return the XML bytes of a piece up to a truncated or broken stream, and what is wrong with it, or ""."""
     if not piece.compressed:
-        return piece.content
+        return piece.content, ""
     done, left, at = bytearray(), piece.content, piece.offset
     while left:
-        stream = bz2.BZ2Decompressor()
+        stream, fed = bz2.BZ2Decompressor(), 0
         try:
             # Use small steps, so that a broken block does not lose the blocks before it.
-            for start in range(0, len(left), STEP):
-                done += stream.decompress(left[start : start + STEP])
-                if stream.eof:
-                    rest = stream.unused_data + left[start + STEP :]
-                    break
-            else:
-                raise Damaged(
-                    f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {at}", bytes(done)
-                )
+            while not stream.eof and fed < len(left):
+                done += stream.decompress(left[fed : fed + STEP])
+                fed += STEP
         except OSError:
-            raise Damaged(f"{path}: broken bz2 data in the stream that starts at byte {at}", bytes(done)) from None
-        at += len(left) - len(rest)
-        left = rest
-    return bytes(done)
+            return bytes(done), f"{path}: broken bz2 data in the stream that starts at byte {at}"
+        if not stream.eof:
+            return bytes(done), f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {at}"
+        rest = stream.unused_data + left[fed:]
+        at, left = at + len(left) - len(rest), rest
+    return bytes(done), ""
 
 
 def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:

@@ -60,13 +60,8 @@ def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name:
     """Draw a stacked histogram of the values (0 to 1) of each group of documents, with the filter's limit."""
     figure, axis = subplots()
     bins = np.linspace(0, 1, 41)
-    axis.hist(
-        list(values.values()),
-        bins=bins,
-        stacked=True,
-        label=[tr(group) for group in values],
-        color=COLOURS[: len(values)],
-    )
+    labels = [tr(group) for group in values]
+    axis.hist(list(values.values()), bins=bins, stacked=True, label=labels, color=COLOURS[: len(values)])
     axis.axvline(limit, color="black", linestyle="--", label=tr("limit {limit}", limit=limit))
     axis.set(xlabel=tr(name), ylabel=tr("documents"))
     axis.legend(frameon=False)
@@ -87,12 +82,8 @@ def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: i
         axis.plot(x, probability(x, hashes // other, other), color=COLOURS[5], linewidth=1)
         at = 0.06 if other == 1 else 0.93
         axis.annotate(f"{hashes // other} × {other}", (at, 0.5), color=COLOURS[5], ha="left" if other == 1 else "right")
-    axis.plot(
-        x,
-        probability(x, bands, rows),
-        color=COLOURS[0],
-        label=tr("{bands} bands of {rows} rows, computed", bands=bands, rows=rows),
-    )
+    computed = tr("{bands} bands of {rows} rows, computed", bands=bands, rows=rows)
+    axis.plot(x, probability(x, bands, rows), color=COLOURS[0], label=computed)
     edges = np.linspace(0, 1, 21)
     group = np.clip(np.digitize(pairs, edges) - 1, 0, 19)
     counts = np.bincount(group, minlength=20)
@@ -100,13 +91,8 @@ def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: i
     errors = 2 * np.sqrt(shares * (1 - shares) / np.maximum(counts, 1))
     kept = counts > 0
     middles = np.bincount(group, pairs, minlength=20) / np.maximum(counts, 1)
-    style = {
-        "fmt": "o",
-        "color": COLOURS[1],
-        "markersize": 4,
-        "label": tr("measured on {number:,} pairs", number=len(pairs)),
-    }
-    axis.errorbar(middles[kept], shares[kept], errors[kept], **style)
+    measured = tr("measured on {number:,} pairs", number=len(pairs))
+    axis.errorbar(middles[kept], shares[kept], errors[kept], fmt="o", color=COLOURS[1], markersize=4, label=measured)
     axis.axvline(limit, color="black", linestyle="--", linewidth=1, label=tr("repeats from {limit}", limit=limit))
     axis.set(xlabel=tr("Jaccard similarity of the pair"), ylabel=tr("share of pairs compared"), xlim=(0, 1))
     # Between the curves, so that it covers none of them.

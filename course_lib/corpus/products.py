@@ -82,15 +82,10 @@ def _wikipedia(folder: Path, inputs: list[Path], settings: WikipediaConfig) -> d
 def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig) -> dict[str, Any]:
     from course_lib.corpus.webtext import clean_webtext
 
-    if _sources().webtext == "files":
-        return _own(folder, [path for path in inputs if path != settings.filters.blocked_words], settings)
-    return _reported(clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
-
-
-def _own(folder: Path, sources: list[Path], settings: WebtextConfig) -> dict[str, Any]:
-    """Write the documents of all files in the form of web text, and clean them."""
-    from course_lib.corpus.webtext import clean_webtext
-
+    if _sources().webtext != "files":
+        return _reported(clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
+    sources = [path for path in inputs if path != settings.filters.blocked_words]
+    # The documents of all files in the form of web text.
     texts = folder / "texts.txt"
     with open(texts, "w", encoding="utf8") as file:
         for source in sources:

@@ -57,12 +57,11 @@ def near_repeats(
 ) -> Positions:
     """Return, for each document, the position of the earliest one that it nearly duplicates, or -1, [documents].
 
-    Candidates are documents that share the hash of a whole band. They are near-duplicates if at least `needed` of their
-    signature values are equal.
+    Documents that share the hash of a whole band are near-duplicates if at least `needed` signature values are equal.
 
     Args:
         bands: for each band, a file with the hash of that band for each document.
-        signatures: file of MinHash values, of which the lowest byte is stored, [documents, num_perm].
+        signatures: file of the lowest bytes of the MinHash values, [documents, num_perm].
         num_perm: number of MinHash values per document.
         needed: number of equal values from which on documents are near-duplicates.
         kept: file with one byte per document: 0 leaves the document out of the search.
@@ -92,11 +91,10 @@ def _slices(column: Path) -> Iterator[Slice]:
 def _sorted(part: Slice, kept: Path | None) -> tuple[Hashes, Positions]:
     """Return the values in a slice in ascending order, and their positions; equal values are in corpus order."""
     column, low, high = part
-    if not column.stat().st_size:
-        return np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
-    stored = np.memmap(column, dtype=np.uint64, mode="r")
-    mask = None if kept is None else np.memmap(kept, dtype=np.bool_, mode="r")
-    values, positions = [], []
+    values, positions = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int64)]
+    # An empty file cannot be mapped.
+    stored = np.memmap(column, dtype=np.uint64, mode="r") if column.stat().st_size else values[0]
+    mask = np.memmap(kept, dtype=np.bool_, mode="r") if kept and len(stored) else None
     for start in range(0, len(stored), BLOCK):
         block = stored[start : start + BLOCK]
         inside = (block >= np.uint64(low)) & (block <= np.uint64(high))

@@ -16,15 +16,16 @@ import orjson
 from lxml import etree
 
 from course_lib.corpus.config import WikipediaConfig
-from course_lib.corpus.dump import PAGE, PAGE_END, Damaged, Piece, decompress, read_pieces, split_pages
+from course_lib.corpus.dump import PAGE, PAGE_END, Piece, decompress, read_pieces, split_pages
 from course_lib.corpus.report import CorpusReport
+from course_lib.corpus.webfile import is_utf8
 from course_lib.corpus.wikitext import to_text
 from course_lib.documents import path_list
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
-from course_lib.parallel import ordered_map
+from course_lib.parallel import ordered_map, until_error
 
 # Bytes; a file with more bytes than this before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20
@@ -102,30 +103,23 @@ def _parts(source: Path, settings: WikipediaConfig, workers: int) -> Iterator[_E
 
 def _unended(source: Path, carry: bytes) -> str:
     """Return an error message if `carry` holds the beginning of a page without its end; else ""."""
-    if PAGE not in carry:
-        return ""
-    title = TITLE.search(carry)
-    name = title[1].decode(errors="replace") if title else ""
-    return f"{source}: broken or truncated: the page {name!r} has no </page>"
+    return f"{source}: broken or truncated: the page {_title(carry)!r} has no </page>" if PAGE in carry else ""
+
+
+def _title(page: bytes) -> str:
+    title = TITLE.search(page)
+    return title[1].decode(errors="replace") if title else ""
 
 
 def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:
-    problem = ""
-    try:
-        block = decompress(piece, source)
-    except Damaged as error:
-        block, problem = error.rescued, str(error)
+    block, problem = decompress(piece, source)
     head, pages, tail = split_pages(block)
     result = _Extracted(head, b"", tail, PAGE in block, CorpusReport(), piece.read, problem)
-    if pages:
-        lines: list[bytes] = []
-        try:
-            for page in _parse(source, pages, result.report):
-                if line := _article(page, settings, result.report):
-                    lines.append(line)
-        except CourseError as error:
-            result.problem = str(error)
-        result.articles = b"".join(lines)
+    errors = list[CourseError]()
+    parsed = until_error(_parse(source, pages, result.report), errors) if pages else ()
+    result.articles = b"".join(_article(page, settings, result.report) for page in parsed)
+    if errors:
+        result.problem = str(errors[0])
     return result
 
 
@@ -140,9 +134,7 @@ def _parse(source: Path, pages: bytes, report: CorpusReport) -> Iterator[Any]:
             try:
                 element = etree.fromstring(page, _parser())
             except etree.XMLSyntaxError as error:
-                title = TITLE.search(page)
-                name = title[1].decode() if title else ""
-                raise CourseError(f"{source}: broken XML in the page {name!r}: {error.msg}") from None
+                raise CourseError(f"{source}: broken XML in the page {_title(page)!r}: {error.msg}") from None
             yield element
 
 
@@ -151,16 +143,12 @@ def _parser() -> Any:
 
 
 def _only_utf8(pages: bytes, report: CorpusReport) -> bytes:
-    try:
-        pages.decode()
+    """Remove the text of lines that are not UTF-8, but keep their XML tags."""
+    if is_utf8(pages):
         return pages
-    except UnicodeDecodeError:
-        lines = pages.split(b"\n")
+    lines = pages.split(b"\n")
     for i, line in enumerate(lines):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            # Remove the text but keep the XML tags in the line.
+        if not is_utf8(line):
             lines[i] = b"".join(TAG.findall(line))
             report.remove_line("invalid_utf8")
     return b"\n".join(lines)

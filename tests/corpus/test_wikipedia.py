@@ -140,7 +140,7 @@ def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None
     ("name", "content", "message"),
     [
         ("a.xml", b"no dump at all\n" * 99, "no <page> found"),
-        ("a.xml.bz2", b"no bz2", "not a bz2 file"),
+        ("a.xml.bz2", b"no bz2", "not bz2 data"),
         ("a.7z", b"x", "unknown ending"),
     ],
 )

@@ -111,7 +111,9 @@ def test_a_hanging_program_is_stopped(program: Path) -> None:
     assert segmenter.failed_pieces == 1
 
 
-@pytest.mark.parametrize(("mode", "message"), [("no-model", "Model file was not specified"), ("dead", "0 lines .*exit code 139")])
+@pytest.mark.parametrize(
+    ("mode", "message"), [("no-model", "Model file was not specified"), ("dead", "0 lines .*exit code 139")]
+)
 def test_another_program_is_refused_in_one_line(
     program: Path, monkeypatch: pytest.MonkeyPatch, mode: str, message: str
 ) -> None:
