@@ -27,7 +27,7 @@ from course_lib import __version__
 from course_lib.corpus.config import Dataset, DownloadConfig
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import CHUNK, OPENERS, human_size, read_json, write_json
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 
 Result = TypeVar("Result")
@@ -339,7 +339,7 @@ def _done(target: Path, record: Record, earlier: bool = False) -> Path:
     if record["sums"]:
         how = tr("{algorithm} verified", algorithm=next(iter(record["sums"])))
     else:
-        message = "no checksum is published for it: only the {kind} container's own integrity check was verified"
+        message = mark("no checksum is published for it: only the {kind} container's own integrity check was verified")
         how = tr(message, kind=target.suffix[1:])
     if earlier:
         how = tr("already complete ({verified})", verified=how)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from course_lib.errors import UsageError
 from course_lib.japanese.lattice import Step
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.notebooks.canvas import (
     BLUE,
     GREEN,
@@ -47,7 +47,7 @@ def mecab_lattice(sentence: str) -> list[Node]:
     from fugashi import GenericTagger
 
     if not sentence or any(map(str.isspace, sentence)):
-        message = "sentence: {sentence!r} is not allowed; allowed: a text without white space"
+        message = mark("sentence: {sentence!r} is not allowed; allowed: a text without white space")
         raise UsageError(tr(message, sentence=sentence))
     # fugashi splits its arguments like a shell, so backslashes are doubled. -a: all candidates.
     fields = "%m,%f[0],%ps,%c,%pc,%pb\\\\n"
@@ -78,7 +78,7 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
     *words, end = nodes
     length = end.start
     if length > LONGEST:
-        message = "nodes: a sentence of {length} characters is too long to draw; allowed: up to {longest}"
+        message = mark("nodes: a sentence of {length} characters is too long to draw; allowed: up to {longest}")
         raise UsageError(tr(message, length=length, longest=LONGEST))
     starts = accumulate((len(step.word) for step in other), initial=0)
     # Like the first four fields of a node, which identify it.
@@ -120,8 +120,8 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
             canvas.text(x - 31, top - 10, with_minus(f"{step.connection:+,}"), SMALL, BLUE.line)
         canvas.text(16, y + height - 28, tr("sum of all costs: {total}", total=total), anchor="start")
         costs = ", ".join(f"{step.word} {step.part_of_speech} {step.cost:,}" for step in each[:-1])
-        message = "The {name} is {costs}; with the costs of the connections, its total is {total}."
+        message = mark("The {name} is {costs}; with the costs of the connections, its total is {total}.")
         facts.append(tr(message, name=name, costs=costs, total=total))
         y += height
-    message = "{number} candidate words with their costs, each below the characters that it spans. {paths}"
+    message = mark("{number} candidate words with their costs, each below the characters that it spans. {paths}")
     return canvas.finish(tr("MeCab's lattice"), tr(message, number=len(words), paths=" ".join(facts)))

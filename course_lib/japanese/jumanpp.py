@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 
 # Bytes; Juman++ drops longer lines.
 LONGEST_PIECE = 4096
@@ -134,7 +134,7 @@ class JumanppSegmenter:
     def _probe(self) -> None:
         words, trouble = self._segment(PROBE)
         if trouble or len(words[0]) == 1:
-            message = "{binary}: does not answer as Juman++ v2 with a model does: {trouble}"
+            message = mark("{binary}: does not answer as Juman++ v2 does: {trouble}")
             raise CourseError(tr(message, binary=self.binary, trouble=trouble or "no words were found"))
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from course_lib.errors import UsageError
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 
 
 class Step(NamedTuple):
@@ -50,7 +50,7 @@ def path(words: Sequence[str]) -> list[Step]:
     for word, span in zip(words, pairwise(ends), strict=True):
         # In partial parsing, MeCab would take any text for an unknown word.
         if span not in known:
-            message = "words: {word!r} is not among MeCab's candidates for {words!r}"
+            message = mark("words: {word!r} is not among MeCab's candidates for {words!r}")
             raise UsageError(tr(message, word=word, words="".join(words)))
     lines = partial.parse("".join(f"{word}\t*\n" for word in words) + "EOS\n").splitlines()
     fields = [line.split("\t") for line in lines]

@@ -89,7 +89,7 @@ def _submit(settings: ScaleConfig, stages: Sequence[Stage]) -> str:
     # No sbatch, or one that refuses the job and has printed why.
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         raise CourseError(f"slurm: the jobs could not be submitted: {one_line(error)}") from None
-    message = "jobs submitted, the last is {job}; course scale status {folder}"
+    message = mark("jobs submitted, the last is {job}; course scale status {folder}")
     return tr(message, job=last.job_id, folder=settings.output)
 
 
@@ -123,7 +123,7 @@ def mend(stage: Stage) -> None:
     """Mark tasks of a stage as not completed if one of their units is not done, or has missing or truncated files."""
     store, tasks = stage.store, stage.tasks()
     for unit in store.broken(stage.name):
-        message = "{stage}: unit {unit} has missing or truncated files and is made again"
+        message = mark("{stage}: unit {unit} has missing or truncated files and is made again")
         print(tr(message, stage=stage.name, unit=unit), file=sys.stderr)
         store.remove(f"{stage.name}/done/{unit}.json")
     try:
