@@ -1,9 +1,8 @@
 """Search for repeats in a corpus of any size: exact ones by 64-bit hashes, near-duplicates by bands of MinHash values.
 
 A repeat is a document (or line) of which an earlier one in the corpus is a duplicate, whether the earlier one is itself
-a repeat or not. This definition needs no order of processing, so the search is spread over worker processes and its
-result is the same for any number of them. It differs from the clusters of other tools: if A resembles B and B resembles
-C, but A does not resemble C, then C stays in the order A, C, B.
+a repeat or not. So the result does not depend on the number of worker processes. Unlike with the clusters of other
+tools, if A resembles B and B resembles C, but A does not resemble C, then C stays in the order A, C, B.
 
 The values are columns on disk: one 64-bit number per document, line or band, appended in corpus order. A worker sorts
 SLICE numbers at a time, so memory does not grow with the corpus.

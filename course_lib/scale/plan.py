@@ -48,13 +48,8 @@ def estimate(
 ) -> Estimate:
     """Return the estimate for a corpus of a kind (wikipedia or webtext).
 
-    Args:
-        settings: settings of the run, of which the tokenizer and the sizes of the shards count.
-        kind: wikipedia or webtext.
-        size: size of the compressed dump, or of the uncompressed text [bytes].
-        cores: number of cores.
-        multistream: whether the dump is one, whose streams are copied.
-        rates: measurements; None means those in rates.yaml.
+    `size` is that of the compressed dump, or of the uncompressed text [bytes]. `rates` replace the measurements
+    in rates.yaml.
     """
     measured = dict((rates or profiles.read_yaml(RATES))[kind])
     recompressed = measured.pop("split-recompressed", None)

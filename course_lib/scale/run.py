@@ -1,7 +1,6 @@
 """Running the stages with one of datatrove's executors, and resuming a run.
 
-Units that are done are kept; a task with any other unit begins anew. Before a run begins, the sizes of all files of
-finished units are compared with those in their markers, and units with other files are made again.
+Units that are done are kept, unless the sizes of their files are not those in their markers.
 """
 
 import io
@@ -9,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, suppress
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -120,25 +118,20 @@ def prepare(settings: ScaleConfig) -> Store:
 
 
 def mend(stage: Stage) -> None:
-    """Mark tasks of a stage as not completed if one of their units is not done, or has missing or truncated files."""
-    store, tasks = stage.store, stage.tasks()
+    """Begin the tasks of a stage anew if a unit is not done, or has missing or truncated files."""
+    store = stage.store
     for unit in store.broken(stage.name):
         message = mark("{stage}: unit {unit} has missing or truncated files and is made again")
         print(tr(message, stage=stage.name, unit=unit), file=sys.stderr)
         store.remove(f"{stage.name}/done/{unit}.json")
     try:
-        units = stage.units()
+        finished = set(stage.units()) <= set(store.done(stage.name))
     except CourseError:
         # An earlier stage has to be made again first.
-        units = []
-    done = store.done(stage.name)
-    stale = {number % tasks for number, unit in enumerate(units) if unit not in done}
-    for kind in ("completions", "progress"):
-        for name in store.sizes(f"logs/{stage.name}/{kind}"):
-            rank = int(Path(name).stem)
-            # An earlier run with more tasks has left their records.
-            if rank >= tasks or (kind == "completions" and (not units or rank in stale)):
-                store.remove(name)
+        finished = False
+    for folder in () if finished else ("completions", "progress"):
+        for name in store.sizes(f"logs/{stage.name}/{folder}"):
+            store.remove(name)
 
 
 def summary(store: Store) -> str:

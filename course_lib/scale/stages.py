@@ -7,7 +7,6 @@ has the stages up to clean documents, in the order in which clean_webtext works;
 
 import os
 import socket
-import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -101,7 +100,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
                 raise CourseError(f"{self.before.name}: {len(missing)} units are not done, such as {missing[0]}")
         mine = self.units()[rank::world_size]
         done = self.store.done(self.name)
-        state: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid(), "started": time.time()}
+        state: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
         state |= {"of": len(mine), "before": sum(unit in done for unit in mine), "done": 0}
         record = f"logs/{self.name}/progress/{rank:05}.json"
         self.store.write(record, orjson.dumps(state))
@@ -111,12 +110,12 @@ class Stage(PipelineStep):  # type: ignore[misc]
                     with self.track_time():
                         self.store.make(self.name, unit, partial(self.work, unit))
                     state["done"] += 1
-                    self.store.write(record, orjson.dumps(state | {"updated": time.time()}))
+                    self.store.write(record, orjson.dumps(state))
         except Exception as error:
             reason = f"unit {unit}: {one_line(error)}"
             # On a full disk, only the engine's log has the reason.
             with suppress(OSError):
-                self.store.write(record, orjson.dumps(state | {"updated": time.time(), "error": reason}))
+                self.store.write(record, orjson.dumps(state | {"error": reason}))
             raise
 
 
@@ -127,18 +126,14 @@ class Split(Stage):
 
     def tasks(self) -> int:
         """Return the number of inputs."""
-        return len(self.sources())
-
-    def sources(self) -> list[tuple[str, str]]:
-        """Return (kind, source) for each input, in corpus order."""
-        chosen = (("wikipedia", self.settings.wikipedia), ("webtext", self.settings.webtext))
-        return [(kind, source) for kind, sources in chosen for source in sources]
+        return len(self.units())
 
     def units(self) -> list[str]:
-        return [f"{number:04}" for number in range(len(self.sources()))]
+        return [f"{number:04}" for number in range(len(self.settings.wikipedia + self.settings.webtext))]
 
     def work(self, unit: str, folder: Path) -> dict[str, Any]:
-        kind, source = self.sources()[int(unit)]
+        kind = "wikipedia" if int(unit) < len(self.settings.wikipedia) else "webtext"
+        source = (self.settings.wikipedia + self.settings.webtext)[int(unit)]
         shards: list[tuple[str, int]] = []
         files: dict[str, int] = {}
         with inputs.fetched(source, self.store, self.settings.download) as path:

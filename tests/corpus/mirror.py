@@ -97,8 +97,6 @@ class Handler(BaseHTTPRequestHandler):
         page = self.mirror.pages.get(self.path)
         if trick == "status":
             return self.head(int(value), [("Retry-After", self.mirror.retry_after)], 0)
-        if trick == "moved":
-            return self.head(302, [("Location", value)], 0)
         if page is None:
             return self.head(404, [], 0)
         if trick == "silent":

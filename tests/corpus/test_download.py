@@ -104,20 +104,6 @@ def test_a_connection_cut_several_times_is_resumed(mirror: Mirror, tmp_path: Pat
     assert mirror.sent(path) == len(body), "no byte was sent twice"
 
 
-def test_resumes_across_calls(mirror: Mirror, tmp_path: Path) -> None:
-    body = noise(200_000)
-    path = mirror.dump(body)
-    mirror.tricks[path] = ["cut 120000"]
-    message = failure(lambda: download("jawiki", tmp_path, "20261101", config(mirror, retries=0)))
-    assert mirror.address + path in message and "again to resume" in message
-    assert (tmp_path / f"{DATED}.part").read_bytes() == body[:120_000]
-    assert not (tmp_path / DATED).exists()
-    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
-    assert mirror.of(path)[1].range == "bytes=120000-"
-    assert mirror.sent(path) == len(body)
-    assert files(tmp_path) == [DATED, f"{DATED}.verified.json"]
-
-
 def test_a_killed_process_leaves_a_part_that_is_continued(mirror: Mirror, tmp_path: Path) -> None:
     body = noise(300_000)
     path = mirror.dump(body)
@@ -164,14 +150,6 @@ def test_a_file_that_changed_between_attempts_is_begun_anew(mirror: Mirror, tmp_
     assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == new
     validator = '"one"' if etag == '"one"' else "Sun, 01 Nov 2026 00:00:00 GMT"  # a weak ETag does not do
     assert mirror.of(path)[1].if_range == validator
-
-
-def test_a_server_that_does_not_resume(mirror: Mirror, tmp_path: Path) -> None:
-    body = noise(150_000)
-    path = mirror.dump(body)
-    mirror.tricks[path] = ["cut 50000", "no-range"]
-    assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
-    assert mirror.of(path)[1].range == "bytes=50000-"
 
 
 def test_a_complete_part_needs_no_more_bytes(mirror: Mirror, tmp_path: Path) -> None:

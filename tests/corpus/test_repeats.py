@@ -45,7 +45,7 @@ def test_exact_repeats_are_those_with_an_earlier_equal(values: list[int], chance
         ]
 
 
-def near(folder: Path, rows: np.ndarray, kept: list[bool], needed: int, workers: int = 1) -> list[int]:
+def near(folder: Path, rows: np.ndarray, kept: list[bool], needed: int) -> list[int]:
     bands = rows.reshape(len(rows), PERM // ROWS, ROWS)
     columns = []
     for band in range(PERM // ROWS):
@@ -54,7 +54,7 @@ def near(folder: Path, rows: np.ndarray, kept: list[bool], needed: int, workers:
         columns.append(column(folder / f"band-{band}", values))
     rows.astype(np.uint8).tofile(folder / "signatures")
     np.array(kept, dtype=np.bool_).tofile(folder / "kept")
-    return repeats.near_repeats(columns, folder / "signatures", PERM, needed, folder / "kept", workers).tolist()
+    return repeats.near_repeats(columns, folder / "signatures", PERM, needed, folder / "kept").tolist()
 
 
 def by_definition(rows: np.ndarray, kept: list[bool], needed: int) -> list[int]:
@@ -82,13 +82,3 @@ def test_near_repeats_are_those_of_the_definition(seed: int, documents: int, spr
             patch.setattr(repeats, "PAIRS", 3)
             patch.setattr(repeats, "BLOCK", 7)
             assert near(Path(folder), rows, kept, needed) == by_definition(rows, kept, needed)
-
-
-def test_workers_change_nothing(tmp_path: Path) -> None:
-    rows = np.random.default_rng(3).integers(0, 3, (3000, PERM))
-    kept = [True] * len(rows)
-    results = []
-    for workers in (1, 2):
-        (tmp_path / str(workers)).mkdir()
-        results.append(near(tmp_path / str(workers), rows, kept, 5, workers))
-    assert results[0] == results[1] == by_definition(rows[:300], kept[:300], 5) + results[0][300:]

@@ -98,7 +98,8 @@ def test_another_encoding_is_refused_by_name(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
-def test_the_product_is_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
+def test_the_product_is_the_same_for_any_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.corpus.repeats.WORTH_WORKERS", 0)
     chance = random.Random(3)
     stored = workspace.data("webtext-sample.txt.xz").read_bytes()
     sample = lzma.decompress(stored).decode(errors="replace").split("\n\n")

@@ -84,12 +84,6 @@ def test_a_page_that_is_too_long_is_dropped_and_counted(tmp_path: Path, monkeypa
     assert (report.removed["too_long"].count, report.removed["too_long"].characters) == (1, 5001)
 
 
-def test_characters_in_are_those_out_removed_and_of_markup(tmp_path: Path) -> None:
-    report = extract(workspace.data("jawiki-sample.xml.bz2"), tmp_path / "out.jsonl", WikipediaConfig(), 1)
-    removed = sum(taken.characters for taken in report.removed.values())
-    assert report.characters_in == report.characters_out + removed + sum(report.counts.values())
-
-
 @pytest.mark.parametrize("shared", ["streams", "pages"])
 def test_truncated_and_broken_archives_keep_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: str
@@ -156,6 +150,9 @@ def test_a_long_line_without_pages_needs_no_memory_for_it(tmp_path: Path, monkey
 def test_bundled_sample_has_what_the_course_promises(tmp_path: Path) -> None:
     report = extract(workspace.data("jawiki-sample.xml.bz2"), tmp_path / "out.jsonl", WikipediaConfig(), 1)
     assert report.documents_out >= 300
+    # The characters that came in are those that went out, of removed pages, and of markup.
+    removed = sum(taken.characters for taken in report.removed.values())
+    assert report.characters_in == report.characters_out + removed + sum(report.counts.values())
     texts = [orjson.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert sum(len(text.encode()) for text in texts) >= 250_000
     assert {"redirect", "other_namespace", "disambiguation"} <= set(report.removed)

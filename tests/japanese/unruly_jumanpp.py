@@ -22,13 +22,17 @@ def main() -> None:
     if mode == "dead":
         os._exit(139)
     separator = options(sys.argv[1:])
-    answer, code = [], 0
-    for line in sentences(sys.stdin.buffer.read()):
-        code = int(line is None or len(line) > 65535)
-        text = readable(line)
-        if text is not None:
-            survive(text)
-            answer += written(text, separator)
+    answer, comment, code = [], b"", 0
+    for line in sys.stdin.buffer.read().removesuffix(b"\n").split(b"\n"):
+        if line.startswith(b"# ") and len(line) > 2:
+            comment = line
+            continue
+        if len(line) > 4096 or len(comment) > 1024:
+            sys.stderr.write("byte size of input string is greater than maximum allowed (4096)")
+            code = int(len(line) > 65535)
+        else:
+            answer += written(line.decode("utf-8", "surrogatepass"), separator)
+        comment = b""
     sys.stdout.buffer.write("".join(f"{line}\n" for line in answer).encode("utf-8", "surrogatepass"))
     sys.stdout.flush()
     os._exit(code)
@@ -44,38 +48,7 @@ def options(arguments: list[str]) -> str:
     return separator
 
 
-def sentences(data: bytes) -> list[bytes | None]:
-    """The lines without comments; None for one lost with its long comment."""
-    lines = data.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    found: list[bytes | None] = []
-    comment = b""
-    for line in lines:
-        if line.startswith(b"# ") and len(line) > 2:
-            comment = line
-            continue
-        found.append(None if len(comment) > 1024 else line)
-        comment = b""
-    return [*found, b""] if comment else found
-
-
-def readable(line: bytes | None) -> str | None:
-    if line is None or len(line) > 4096:
-        complain("byte size of input string is greater than maximum allowed (4096)")
-        return None
-    try:
-        return line.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        complain("Invalid UTF8 sequence")
-        return None
-
-
-def complain(about: str) -> None:
-    sys.stderr.write(about)
-
-
-def survive(text: str) -> None:
+def written(text: str, separator: str) -> list[str]:
     if HANG in text:
         time.sleep(600)
     run, before = 0, ""
@@ -84,15 +57,10 @@ def survive(text: str) -> None:
         run = run + 1 if kind == before and kind in ("LATIN", "HIRAGANA", "KATAKANA", "CJK") else 1
         before = kind
         if run > 1000 or character == DIE:
-            complain("std::bad_alloc")
+            sys.stderr.write("std::bad_alloc")
             sys.stderr.flush()
             os._exit(134)
-
-
-def written(text: str, separator: str) -> list[str]:
-    if LOSE in text:
-        return []
-    return [separator.join(text).replace(CHANGE, "花")]
+    return [] if LOSE in text else [separator.join(text).replace(CHANGE, "花")]
 
 
 main()
