@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from course_lib.errors import UsageError
+from course_lib.japanese import mecab
 from course_lib.japanese.lattice import Step
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.canvas import (
@@ -24,6 +25,8 @@ from course_lib.notebooks.drawing import Drawing
 COLUMN, TILE, LEFT, LONGEST = 66, 76, 20, 13
 # Words in a line of the cheapest path.
 PER_LINE = 6
+# Output format of MeCab: all candidates. The end of the sentence gets a byte offset beyond any sentence.
+CANDIDATES = r"-a -F %m,%f[0],%ps,%c,%pc,%pb\\n -U %m,%f[0],%ps,%c,%pc,%pb\\n -E ,EOS,99999999,0,%pc,*\\n"
 
 
 class Node(NamedTuple):
@@ -43,18 +46,11 @@ def mecab_lattice(sentence: str) -> list[Node]:
     Of several entries with the same text, position and part of speech, the one with the cheapest path is kept. The
     output format is described at https://taku910.github.io/mecab/format.html.
     """
-    import jumandic
-    from fugashi import GenericTagger
-
     if not sentence or any(map(str.isspace, sentence)):
         message = mark("sentence: {sentence!r} is not allowed; allowed: a text without white space")
         raise UsageError(tr(message, sentence=sentence))
-    # fugashi splits its arguments like a shell, so backslashes are doubled. -a: all candidates.
-    fields = "%m,%f[0],%ps,%c,%pc,%pb\\\\n"
-    end = f",EOS,{len(sentence.encode())},0,%pc,*\\\\n"
-    tagger = GenericTagger(f"{jumandic.MECAB_ARGS} -a -F {fields} -U {fields} -E {end}")
     nodes: dict[tuple[str, str, int], Node] = {}
-    for line in tagger.parse(sentence).splitlines():
+    for line in mecab.tagger(CANDIDATES).parse(sentence).splitlines():
         surface, part, offset, cost, total, best = line.rsplit(",", 5)
         start = len(sentence.encode()[: int(offset)].decode())
         node = Node(surface, part, start, int(cost), int(total), best == "*")

@@ -5,11 +5,11 @@ each connection. Source: Kudo, Yamamoto and Matsumoto 2004, https://aclanthology
 """
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from course_lib.errors import UsageError
+from course_lib.japanese import mecab
 from course_lib.language.words import mark, tr
 
 
@@ -23,17 +23,10 @@ class Step(NamedTuple):
     total: int  # from the start of the sentence to the end of this word
 
 
-@cache
-def _taggers() -> tuple[Any, ...]:
-    """Create two taggers: one lists the byte offsets of all candidates, the other finds the path for given words."""
-    import jumandic
-    from fugashi import GenericTagger
-
-    # fugashi splits its arguments like a shell, so the backslash is doubled. Fields: https://taku910.github.io/mecab
-    offsets, fields = "%ps\\\\t%pe\\\\n", "%m\\\\t%f[0]\\\\t%pw\\\\t%pC\\\\t%pc\\\\n"
-    candidates = f"-a -F {offsets} -U {offsets} -E \\\\n"
-    partial = f"-p -F {fields} -U {fields} -E \\\\t\\\\t0\\\\t%pC\\\\t%pc\\\\n"
-    return tuple(GenericTagger(f"{jumandic.MECAB_ARGS} {options}") for options in (candidates, partial))
+# Output formats of MeCab: the byte offsets of all candidates, and the cheapest path through given words.
+CANDIDATES = r"-a -F %ps\\t%pe\\n -U %ps\\t%pe\\n -E \\n"
+FIELDS = r"%m\\t%f[0]\\t%pw\\t%pC\\t%pc\\n"
+PARTIAL = rf"-p -F {FIELDS} -U {FIELDS} -E \\t\\t0\\t%pC\\t%pc\\n"
 
 
 def path(words: Sequence[str]) -> list[Step]:
@@ -44,14 +37,14 @@ def path(words: Sequence[str]) -> list[Step]:
     for word in words:
         if not word or any(map(str.isspace, word)):
             raise UsageError(tr("words: {word!r} is not allowed; allowed: words without white space", word=word))
-    candidates, partial = _taggers()
-    known = {tuple(map(int, line.split("\t"))) for line in candidates.parse("".join(words)).split("\n") if line}
+    candidates = mecab.tagger(CANDIDATES).parse("".join(words))
+    known = {tuple(map(int, line.split("\t"))) for line in candidates.split("\n") if line}
     ends = accumulate((len(word.encode()) for word in words), initial=0)
     for word, span in zip(words, pairwise(ends), strict=True):
         # In partial parsing, MeCab would take any text for an unknown word.
         if span not in known:
             message = mark("words: {word!r} is not among MeCab's candidates for {words!r}")
             raise UsageError(tr(message, word=word, words="".join(words)))
-    lines = partial.parse("".join(f"{word}\t*\n" for word in words) + "EOS\n").splitlines()
+    lines = mecab.tagger(PARTIAL).parse("".join(f"{word}\t*\n" for word in words) + "EOS\n").splitlines()
     fields = [line.split("\t") for line in lines]
     return [Step(word, part, int(cost), int(link), int(total)) for word, part, cost, link, total in fields]

@@ -7,7 +7,7 @@ if they differ uses the byte offsets from the same analysis.
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -19,23 +19,24 @@ UNFIT = re.compile("([\x00\n\r\ud800-\udfff])")
 CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
 
 
-@lru_cache(maxsize=1)
-def _taggers() -> tuple[Any, Any]:
-    """Create two taggers: one returns words separated by spaces, the other byte offsets."""
+# Output formats (https://taku910.github.io/mecab/format.html): words separated by spaces, and their byte offsets.
+WORDS, OFFSETS = "-Owakati", r"-F %ps,%pe\\s -U %ps,%pe\\s -E \\n"
+
+
+@cache
+def tagger(options: str) -> Any:
+    """Return a MeCab with the Juman dictionary. fugashi splits options like a shell, so backslashes are doubled."""
     import jumandic
     from fugashi import GenericTagger
 
-    # fugashi splits its arguments like a shell, so the backslash is doubled.
-    offsets = "%ps,%pe\\\\s"
-    formats = f"-F {offsets} -U {offsets} -E \\\\n"
-    return GenericTagger(f"{jumandic.MECAB_ARGS} -Owakati"), GenericTagger(f"{jumandic.MECAB_ARGS} {formats}")
+    return GenericTagger(f"{jumandic.MECAB_ARGS} {options}")
 
 
 def words(text: str) -> list[str]:
     """Return the words in any text: `"".join(words(text)) == text`. Each space is a word of its own."""
     if len(text) <= LONGEST and not UNFIT.search(text):
         return _piece(text) if text else []
-    return [word for piece in _pieces(text) for word in (_piece(piece) if not UNFIT.match(piece) else [piece])]
+    return [word for piece in _pieces(text) for word in ([piece] if UNFIT.match(piece) else _piece(piece))]
 
 
 def plain_line(text: str) -> str | None:
@@ -43,7 +44,7 @@ def plain_line(text: str) -> str | None:
     if len(text) > LONGEST or " " in text or not text.isprintable():
         return None
     try:
-        line: str = _taggers()[0].parse(text)
+        line: str = tagger(WORDS).parse(text)
     except UnicodeDecodeError:
         return None
     return line if line.replace(" ", "") == text else None
@@ -63,7 +64,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 def _piece(text: str) -> list[str]:
     try:
-        dense: list[str] = _taggers()[0].parse(text).split(" ")
+        dense: list[str] = tagger(WORDS).parse(text).split(" ")
     except UnicodeDecodeError:
         # A word boundary lies inside a character.
         return _by_offsets(text)
@@ -92,7 +93,7 @@ def _by_offsets(text: str) -> list[str]:
     """Return the words from the same analysis by byte offsets, without losing text or splitting a character."""
     content = text.encode()
     borders = {0, len(content)}
-    for pair in _taggers()[1].parse(text).split():
+    for pair in tagger(OFFSETS).parse(text).split():
         borders.update(map(int, pair.split(",")))
     # A byte 10xxxxxx is inside a character (UTF-8).
     boundaries = sorted(b for b in borders if b == len(content) or content[b] & 0xC0 != 0x80)
