@@ -23,19 +23,9 @@ from hypothesis import strategies as st
 
 from tests.corpus.dumps import export, multistream
 from tests.corpus.planted import near_copy
-from tests.scale.corpora import in_order, plain, scaled, settings, write_xz
+from tests.scale.corpora import in_order, scaled, settings, write_xz
 
 CLEANING = STAGES[: STAGES.index(Clean) + 1]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("plain")
-
-
-@pytest.fixture(scope="module")
-def expected(folder: Path) -> dict[str, bytes]:
-    return plain(folder / "results", settings(folder / "unused"))
 
 
 def test_the_local_engine(tmp_path: Path, expected: dict[str, bytes]) -> None:
@@ -77,7 +67,7 @@ def corpora(draw: st.DrawFn) -> list[bytes]:
     """Documents with exact, near and chained repeats, repeated lines, junk, and lines that are not UTF-8."""
     rng = random.Random(draw(st.integers(0, 10**6)))
     made: list[bytes] = []
-    for kind in draw(st.lists(st.sampled_from("nnncccxjlu"), min_size=1, max_size=25)):
+    for kind in draw(st.lists(st.sampled_from("nnncccxjlu"), min_size=2, max_size=25)):
         fresh = "\n".join("".join(rng.sample(PROSE, 4)) for _ in range(rng.randint(1, 3)))
         earlier = rng.choice(made) if made else fresh.encode()
         if kind == "c":
@@ -91,16 +81,17 @@ def corpora(draw: st.DrawFn) -> list[bytes]:
 @given(corpora(), st.integers(1, 4), st.sampled_from([1_000, 4_000, 10**6]), st.sampled_from([500, 10**6]))
 @examples(max_examples=25)
 def test_any_web_text(tmp_path_factory: pytest.TempPathFactory, made: list[bytes], tasks: int, shard: int, longest: int) -> None:  # fmt: skip
+    """Two files are one corpus: a repeat in the second is found, and ids go on from the first."""
     folder = tmp_path_factory.mktemp("any")
     cleaning = WebtextConfig(
         max_line_bytes=longest, max_document_bytes=2 * longest, filters=FilterConfig(min_chars=30, max_repetition=1),
         dedup=DedupConfig(num_perm=24, num_bands=8, line_chars=40),
     )  # fmt: skip
-    source = write_xz(folder / "web.txt.xz", made)
-    write_report(clean_webtext(source, folder / "plain.jsonl", cleaning), folder / "plain")
-    chosen = ScaleConfig(
-        output=str(folder / "run"), webtext=(str(source),), tasks=tasks, text_shard=shard, cleaning=cleaning
-    )
+    parts = (made[: len(made) // 2], made[len(made) // 2 :])
+    sources = [write_xz(folder / f"{number}.txt.xz", part) for number, part in enumerate(parts)]
+    write_report(clean_webtext(sources, folder / "plain.jsonl", cleaning), folder / "plain")
+    names = tuple(map(str, sources))
+    chosen = ScaleConfig(output=str(folder / "run"), webtext=names, tasks=tasks, text_shard=shard, cleaning=cleaning)
     prepare(chosen)
     in_order(chosen, CLEANING)
     stage = Merge(chosen)
@@ -108,26 +99,6 @@ def test_any_web_text(tmp_path_factory: pytest.TempPathFactory, made: list[bytes
     assert b"".join(map(stage.store.read, names)) == (folder / "plain.jsonl").read_bytes()
     write_report(stage.report("webtext"), folder / "scaled")
     assert (folder / "scaled.report.json").read_bytes() == (folder / "plain.report.json").read_bytes()
-
-
-def test_several_inputs_are_one_corpus(tmp_path: Path) -> None:
-    """A repeat in a second file is found, and ids go on from the first file, as if the files were one."""
-    rng = random.Random(0)
-    texts = ["\n".join("".join(rng.sample(PROSE, 6)) for _ in range(3)).encode() for _ in range(8)]
-    one, two = texts[:5], [texts[1], *texts[5:]]
-    sources = [write_xz(tmp_path / name, part) for name, part in (("a.txt.xz", one), ("b.txt.xz", two))]
-    whole = write_xz(tmp_path / "whole.txt.xz", one + two)
-    cleaning = WebtextConfig(filters=FilterConfig(max_repetition=1))
-    report = clean_webtext(whole, tmp_path / "plain.jsonl", cleaning)
-    assert report.removed["duplicate"].count == 1
-    chosen = ScaleConfig(
-        output=str(tmp_path / "run"), webtext=tuple(map(str, sources)), tasks=3, text_shard=1000, cleaning=cleaning
-    )
-    in_order(chosen, CLEANING)
-    stage = Merge(chosen)
-    found = b"".join(stage.store.read(f"clean/{one.unit}.jsonl") for one in stage.shards())
-    assert found == (tmp_path / "plain.jsonl").read_bytes()
-    assert stage.report("webtext").source == "a.txt.xz, b.txt.xz"
 
 
 def _articles(number: int) -> str:

@@ -19,13 +19,7 @@ from course_lib.scale.store import Store
 from course_lib.scale.text import STAGES, Segment
 from course_lib.settings import config
 
-from tests.scale.corpora import in_order, plain, scaled, settings
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    folder = tmp_path_factory.mktemp("plain")
-    return plain(folder / "results", settings(folder / "unused"))
+from tests.scale.corpora import in_order, scaled, settings
 
 
 class Killed(Documents):
