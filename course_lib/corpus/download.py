@@ -308,8 +308,8 @@ def _read_notes(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _notes(part: Path) -> Path:
-    return part.with_name(part.name + ".json")
+def _notes(path: Path, kind: str = "") -> Path:
+    return path.with_name(f"{path.name}{kind}.json")
 
 
 def _forget(part: Path) -> None:
@@ -318,27 +318,27 @@ def _forget(part: Path) -> None:
     _notes(part).unlink(missing_ok=True)
 
 
+def _stamp(path: Path) -> Record:
+    return {"size": path.stat().st_size, "mtime_ns": path.stat().st_mtime_ns}
+
+
 def _record(target: Path) -> Record | None:
     """Return the record for `target`; None if it was never verified or has changed since."""
-    if not target.exists():
-        return None
-    record, stat = _read_notes(target.with_name(f"{target.name}.verified.json")), target.stat()
-    return record if (record.get("size"), record.get("mtime_ns")) == (stat.st_size, stat.st_mtime_ns) else None
+    record = _read_notes(_notes(target, ".verified"))
+    return record if target.exists() and record == _stamp(target) | {"sums": record.get("sums")} else None
 
 
 def _remember(path: Path, target: Path, published: Checksum | None) -> Record:
     """Save and return the record for a file that was just verified: `target` or the file that will replace it."""
-    stat, sums = path.stat(), {"sha1": published.digest} if published else {}
-    record = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sums": sums}
-    write_json(target.with_name(f"{target.name}.verified.json"), record)
+    record = _stamp(path) | {"sums": {"sha1": published.digest} if published else {}}
+    write_json(_notes(target, ".verified"), record)
     return record
 
 
 def _done(target: Path, record: Record, earlier: bool = False) -> Path:
     """Print what was verified, and return the file. `earlier` says that it was complete before."""
-    if record["sums"]:
-        how = tr("{algorithm} verified", algorithm=next(iter(record["sums"])))
-    else:
+    how = tr("{algorithm} verified", algorithm="sha1")
+    if not record["sums"]:
         message = mark("no checksum is published for it: only the {kind} container's own integrity check was verified")
         how = tr(message, kind=target.suffix[1:])
     if earlier:

@@ -38,6 +38,8 @@ from course_lib.parallel import ordered_map, until_error
 LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # What becomes of a document; the number of another document means that it resembles that one.
 KEPT, DUPLICATE = -1, 0
+# A stored document that passed the filters, what becomes of it, and which of its long lines are repeats.
+Left = tuple[bytes, int, Flags]
 # Documents from which repeats are removed at a time, about 1 MB.
 BATCH = 400
 # The files in the work folder with one value per document or long line, beside one for each band.
@@ -129,7 +131,7 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtere
     for _ in range(batch.long_lines):
         report.remove_line("too_long")
     report.count(mark("documents cut in two"), batch.cut)
-    long = [_long_lines(text, settings) for text in texts]
+    long = [[line for line in text.split("\n") if len(line) >= settings.dedup.line_chars] for text in texts]
     minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
     return batch.read, Filtered(
         report,
@@ -144,10 +146,6 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtere
         signatures=minhash.astype(np.uint8),
         bands=band_hashes(minhash, settings.dedup.num_bands),
     )
-
-
-def _long_lines(text: str, settings: WebtextConfig) -> list[str]:
-    return [line for line in text.split("\n") if len(line) >= settings.dedup.line_chars]
 
 
 def _write_without_repeats(
@@ -174,35 +172,24 @@ def _write_without_repeats(
             bar.update(part.documents_out + sum(removed.count for removed in part.removed.values()))
 
 
-@dataclass
-class Left:
-    """A batch of documents that passed the filters, with what was found about them."""
-
-    documents: list[bytes]
-    reasons: npt.NDArray[np.int64]  # KEPT, DUPLICATE, or the number of the document that it resembles
-    line_repeats: Flags  # for each long line of these documents
-
-
 def read_left(
     path: Path, reasons: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], line_repeats: Flags
-) -> Iterator[Left]:
-    """Yield the documents in a file, one a line, with what was found about them; `counts` are their long lines."""
-    ends, start = np.cumsum(counts), 0
+) -> Iterator[list[Left]]:
+    """Yield batches of the documents in a file, one a line; `counts` are the numbers of their long lines."""
+    ends = np.cumsum(counts)
     with open(path, "rb") as file:
-        while lines := list(islice(file, BATCH)):
-            end = start + len(lines)
-            first = ends[start] - counts[start]
-            yield Left(lines, reasons[start:end], line_repeats[first : ends[end - 1]])
-            start = end
+        rows = (
+            (line, int(reasons[at]), line_repeats[ends[at] - counts[at] : ends[at]]) for at, line in enumerate(file)
+        )
+        while batch := list(islice(rows, BATCH)):
+            yield batch
 
 
-def remove_repeats(settings: WebtextConfig, batch: Left) -> tuple[CorpusReport, bytes]:
+def remove_repeats(settings: WebtextConfig, batch: list[Left]) -> tuple[CorpusReport, bytes]:
     """Remove repeats from a batch in a worker; return the counts and the JSON lines that are left."""
     report, left = CorpusReport(examples=settings.examples), []
-    repeated = iter(batch.line_repeats.tolist())
-    for stored, reason in zip(batch.documents, batch.reasons.tolist(), strict=True):
+    for stored, reason, flags in batch:
         number, text = orjson.loads(stored)
-        flags = [next(repeated) for _ in _long_lines(text, settings)]
         if reason == DUPLICATE:
             report.remove("duplicate", str(number), text)
         elif reason != KEPT:
@@ -214,12 +201,12 @@ def remove_repeats(settings: WebtextConfig, batch: Left) -> tuple[CorpusReport, 
 
 
 def _without_lines(
-    text: str, repeated: list[bool], number: int, report: CorpusReport, settings: WebtextConfig
+    text: str, repeated: Flags, number: int, report: CorpusReport, settings: WebtextConfig
 ) -> str | None:
     """Return a text without its repeated long lines; None if too little is left."""
-    if not any(repeated):
+    if not repeated.any():
         return text
-    kept, flags = [], iter(repeated)
+    kept, flags = [], iter(repeated.tolist())
     for line in text.split("\n"):
         if len(line) >= settings.dedup.line_chars and next(flags):
             report.remove_line("duplicate_line", str(number), line)

@@ -140,8 +140,4 @@ class Store:
         """Return the units with a marker of which a file is missing or has another size."""
         sizes = self.sizes(stage)
         units = [Path(name).stem for name in sizes if name.startswith(f"{stage}/done/")]
-        return [
-            unit
-            for unit in units
-            if any(sizes.get(name) != size for name, size in self.marker(stage, unit)["files"].items())
-        ]
+        return [unit for unit in units if not self.marker(stage, unit)["files"].items() <= sizes.items()]

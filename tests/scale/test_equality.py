@@ -90,8 +90,8 @@ def test_any_web_text(tmp_path_factory: pytest.TempPathFactory, made: list[bytes
     parts = (made[: len(made) // 2], made[len(made) // 2 :])
     sources = [write_xz(folder / f"{number}.txt.xz", part) for number, part in enumerate(parts)]
     write_report(clean_webtext(sources, folder / "plain.jsonl", cleaning), folder / "plain")
-    names = tuple(map(str, sources))
-    chosen = ScaleConfig(output=str(folder / "run"), webtext=names, tasks=tasks, text_shard=shard, cleaning=cleaning)
+    paths = tuple(map(str, sources))
+    chosen = ScaleConfig(output=str(folder / "run"), webtext=paths, tasks=tasks, text_shard=shard, cleaning=cleaning)
     prepare(chosen)
     in_order(chosen, CLEANING)
     stage = Merge(chosen)
