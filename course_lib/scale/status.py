@@ -51,7 +51,7 @@ def _status(stage: type[Stage], settings: ScaleConfig, store: Store) -> StageSta
         units = len(stage(settings).units())
     begun = f"{logs}/executor.json" in store.sizes(logs)
     failed = failures(store, name)
-    running = sum(map(_is_running, _records(store, name).values())) - len(failed)
+    running = len(_unfinished(store, name)) - len(failed)
     notes = [store.marker(name, unit) for unit in store.done(name)]
     seconds = sum(note["seconds"] for note in notes)
     left = None if units is None else units - len(notes)
@@ -73,8 +73,8 @@ def failures(store: Store, stage: str) -> dict[int, str]:
     """Return for each task that failed or was killed the reason in English, as one line."""
     completed = {int(Path(name).stem) for name in store.sizes(f"logs/{stage}/completions")}
     found = {}
-    for rank, record in _records(store, stage).items():
-        if rank in completed or not _is_running(record):
+    for rank, record in _unfinished(store, stage).items():
+        if rank in completed:
             continue
         if "error" in record:
             found[rank] = record["error"]
@@ -83,15 +83,11 @@ def failures(store: Store, stage: str) -> dict[int, str]:
     return found
 
 
-def _records(store: Store, stage: str) -> dict[int, dict[str, Any]]:
-    """Return the progress record of each task that has begun."""
+def _unfinished(store: Store, stage: str) -> dict[int, dict[str, Any]]:
+    """Return the progress record of each task that has begun and not ended well."""
     names = store.sizes(f"logs/{stage}/progress")
-    return {int(Path(name).stem): orjson.loads(store.read(name)) for name in names}
-
-
-def _is_running(record: dict[str, Any]) -> bool:
-    """Return whether a task has begun and not ended well."""
-    return bool(record["before"] + record["done"] < record["of"])
+    records = {int(Path(name).stem): orjson.loads(store.read(name)) for name in names}
+    return {rank: record for rank, record in records.items() if record["before"] + record["done"] < record["of"]}
 
 
 def table(stages: list[StageStatus]) -> str:
