@@ -7,7 +7,6 @@ from typing import Annotated
 
 from course_lib.command_line.models import Continued, Prompts, Run, Step
 from course_lib.command_line.output import Shown
-from course_lib.errors import UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import tr
 from course_lib.prefix.config import Form
@@ -35,14 +34,20 @@ def generate(
     any_base: Annotated[bool, "accept a prefix trained on other weights of the same shape"] = False,
 ) -> list[Continued]:
     """Continue texts with a model, without a prefix and with each given prefix, side by side."""
+    from course_lib.generation.generator import Generator
+    from course_lib.models import frozen_base
     from course_lib.prefix.files import read
-    from course_lib.prefix.generate import side_by_side
+    from course_lib.pretrain import text_codec
 
-    results = side_by_side(model, prompts, [read(path) for path in prefix], settings, any_base)
-    pairs = [prompt for prompt in prompts for _ in range(1 + len(prefix))]
+    prefixes = [None, *map(read, prefix)]
+    pairs = [(prompt, each) for prompt in prompts for each in prefixes]
+    # Reject other model families before loading any weights.
+    frozen_base.read_config(model)
+    generator = Generator(model, text_codec.load, any_base)
+    results = generator.generate([prompt for prompt, _ in pairs], settings, [each for _, each in pairs])
     return [
-        Continued(prompt, [each.text for each in texts], (task or tr("no prefix")) if prefix else "")
-        for prompt, (task, texts) in zip(pairs, results, strict=True)
+        Continued(prompt, [each.text for each in texts], (used.task if used else tr("no prefix")) if prefix else "")
+        for (prompt, used), texts in zip(pairs, results, strict=True)
     ]
 
 
@@ -81,9 +86,6 @@ def report(
     from course_lib.generation.prefix_cache import Shape
     from course_lib.models.frozen_base import read_config
     from course_lib.prefix import report
-    from course_lib.prefix.files import is_prefix
 
-    if is_prefix(model):
-        raise UsageError(f"MODEL: {model} is a prefix; allowed: the folder of its base, with --length for the prefix")
     shape = Shape.of(read_config(model))
     return report.count(shape, report.base_parameters(model), length, input_dim, hidden_dim, not embedding)

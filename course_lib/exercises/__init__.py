@@ -7,14 +7,13 @@ A notebook runs `from course_lib.exercises import corpus as exercises`. If an ex
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from textwrap import dedent
 from types import EllipsisType
 from typing import Any
 
 from course_lib.errors import UsageError
 from course_lib.exercises.answers import Case, plain, run_cases
-from course_lib.exercises.display import GREEN, RED, badge, folded_hints, folded_solution, show
+from course_lib.exercises.display import folded_hints, folded_solution, show, verdict
 from course_lib.language.words import tr
 
 __all__ = ["Case", "Chapter", "Exercise", "Expression", "run_cases"]
@@ -32,8 +31,8 @@ class Exercise:
     """An exercise: its task, check, hints and solution."""
 
     task: str
-    # test cases for a function, or a check that returns None for a right answer and otherwise says what is wrong;
-    # a check gets values as `plain` returns them, and functions unchanged
+    # test cases for a function, which are compared with the solution, or a check that returns None for a right answer
+    # and otherwise says what is wrong; a check gets values as `plain` returns them, and functions unchanged
     check: Sequence[Case] | Callable[[Any], str | None]
     hints: tuple[str, ...]  # from vague to precise
     solution: Any  # a right answer: a value, or a function whose source is printed
@@ -42,7 +41,7 @@ class Exercise:
     def problem(self, answer: Any) -> str | None:
         """Return what is wrong with an answer, or None if it is right. Raises nothing."""
         try:
-            return self.check(plain(answer)) if callable(self.check) else run_cases(answer, self.check)
+            return self.check(plain(answer)) if callable(self.check) else run_cases(answer, self.solution, self.check)
         # The learner's function may raise any exception.
         except Exception as error:
             return tr("your answer raised {kind}: {error}", kind=type(error).__name__, error=error)
@@ -56,8 +55,8 @@ class Exercise:
         """Yield the texts of the exercise, for the catalogues."""
         yield self.task
         for case in () if callable(self.check) else self.check:
-            yield case[2]
-            yield from (text for _, text in (case[3] if len(case) > 3 else ()))
+            yield case[1]
+            yield from (text for _, text in case[2:])
         yield from self.hints
         yield self.explanation
 
@@ -81,16 +80,12 @@ class Chapter:
         if answer is None or isinstance(answer, EllipsisType):
             print(tr("Exercise {number} waits for your answer: {task}", number=number, task=tr(exercise.task)))
             return
-        problem, title = exercise.problem(answer), escape(tr("Exercise {number}", number=number))
+        problem, title = exercise.problem(answer), tr("Exercise {number}", number=number)
         if problem is None:
-            more = folded_solution(exercise.code(), tr(exercise.explanation))
-            verdict = badge(tr("✓ right"), GREEN)
-            html = f"<p>{verdict} {title}</p>{more}"
+            html = verdict(True, title) + folded_solution(exercise.code(), tr(exercise.explanation))
             show(tr("Exercise {number}: right.", number=number), html)
         else:
-            more = folded_hints(self._hints(number))
-            verdict = badge(tr("✗ not yet"), RED)
-            html = f"<p>{verdict} {title}. {escape(problem)}</p>{more}"
+            html = verdict(False, f"{title}. {problem}") + folded_hints(self._hints(number))
             show(tr("Exercise {number}: not yet. {problem}", number=number, problem=problem), html)
 
     def hint(self, number: int) -> None:

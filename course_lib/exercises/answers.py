@@ -1,6 +1,6 @@
 """Learners' answers: one conversion to plain Python values, one comparison, one loop over test cases."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from math import isclose
 from numbers import Integral, Real
@@ -8,25 +8,17 @@ from typing import Any
 
 from course_lib.language.words import tr
 
-# wrong results that a known mistake gives for these arguments, each with advice of its own
-Mistakes = Sequence[tuple[Any, str]]
-# call arguments, expected result, advice for a learner whose result is different, and advice for known mistakes
-Case = tuple[tuple[Any, ...], Any, str] | tuple[tuple[Any, ...], Any, str, Mistakes]
-
+# call arguments, and advice for a learner whose result is not the solution's; then for known mistakes more pairs of a
+# wrong result and advice of its own
+Case = tuple[Any, ...]
 TOLERANCE = 1e-6
 
 
 def plain(answer: Any) -> Any:
-    """Convert tuples, ranges, NumPy arrays and scalars and torch tensors to lists and numbers, nested ones too.
-
-    Whatever has a `tolist` method is converted by it, so that neither NumPy nor torch is imported.
-    """
-    if isinstance(answer, type):
-        return answer
+    """Convert tuples, ranges, NumPy arrays and scalars and torch tensors to lists and numbers, nested ones too."""
+    # So neither NumPy nor torch is imported.
     if hasattr(answer, "tolist"):
-        converted = answer.tolist()
-        # np.longdouble has no Python type: its tolist() returns it unchanged.
-        return converted if type(converted) is type(answer) else plain(converted)
+        answer = answer.tolist()
     if isinstance(answer, list | tuple | range):
         return [plain(each) for each in answer]
     return {key: plain(value) for key, value in answer.items()} if isinstance(answer, dict) else answer
@@ -54,24 +46,22 @@ def shown(value: Any) -> str:
     return str(value.__qualname__) if hasattr(value, "__qualname__") else repr(value)
 
 
-def run_cases(function: Any, cases: Sequence[Case]) -> str | None:
-    """Call a learner's function on test cases and describe the first failure; return None if all pass."""
+def run_cases(function: Any, solution: Callable[..., Any], cases: Sequence[Case]) -> str | None:
+    """Compare a learner's function with the solution on test cases; describe the first failure, or return None."""
     if not callable(function):
         kind = type(function).__name__
         return tr("expected a function, got {kind}: write its name without parentheses.", kind=kind)
-    return next((problem for case in cases if (problem := _run_case(function, *case))), None)
+    return next((problem for case in cases if (problem := _run_case(function, solution, *case))), None)
 
 
 def _run_case(
-    function: Any, arguments: tuple[Any, ...], expected: Any, advice: str, mistakes: Mistakes = ()
+    function: Any, solution: Any, arguments: tuple[Any, ...], advice: str, *mistakes: tuple[Any, str]
 ) -> str | None:
-    """Describe what is wrong with the result for one case, or return None."""
-    expected = plain(expected)
-    listed = ", ".join(shown(plain(each)) for each in arguments)
+    expected, listed = plain(solution(*arguments)), ", ".join(shown(plain(each)) for each in arguments)
     call = tr("For {arguments} expected {expected}", arguments=listed, expected=shown(expected))
     try:
         # A learner's function may change a list in place.
-        result = function(*(deepcopy(each) if isinstance(each, list | dict) else each for each in arguments))
+        result = function(*deepcopy(arguments))
     # The function may raise any exception.
     except Exception as error:
         raised = f"{type(error).__name__} ({error})"

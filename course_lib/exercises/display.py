@@ -1,6 +1,6 @@
 """What an exercise shows: HTML in Jupyter with the same message as plain text, and plain text alone elsewhere.
 
-JupyterLab sanitizes the HTML of a notebook that is not trusted. The tags and styles below pass its sanitizer. A badge
+JupyterLab sanitizes the HTML of a notebook that is not trusted. The tags and styles below pass its sanitizer. A verdict
 has a background of its own, so that it is readable in a light and in a dark theme.
 """
 
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from html import escape
 
 from course_lib.language.words import tr
-
-GREEN, RED = "#1a7f37", "#b42318"
 
 
 def show(text: str, html: str) -> None:
@@ -24,14 +22,15 @@ def show(text: str, html: str) -> None:
     display({"text/plain": text, "text/html": html}, raw=True)  # type: ignore[no-untyped-call]
 
 
-def badge(text: str, color: str) -> str:
-    """Return white text on a color (hex) as HTML."""
-    return f'<b style="color:#ffffff;background-color:{color}">&nbsp;{escape(text)}&nbsp;</b>'
+def verdict(right: bool, text: str) -> str:
+    """Return a green or red badge and a text after it as HTML."""
+    color, title = ("#1a7f37", tr("✓ right")) if right else ("#b42318", tr("✗ not yet"))
+    return f'<p><b style="color:#ffffff;background-color:{color}">&nbsp;{title}&nbsp;</b> {escape(text)}</p>'
 
 
 def folded(title: str, html: str, is_open: bool = False) -> str:
     """Return a section as HTML that opens and closes in place at a click on its title."""
-    return f"<details{' open' if is_open else ''}><summary>{escape(title)}</summary>{html}</details>"
+    return f"<details{' open' if is_open else ''}><summary>{title}</summary>{html}</details>"
 
 
 def folded_hints(hints: Sequence[str], first: int = 0, is_open: bool = False) -> str:

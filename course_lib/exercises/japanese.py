@@ -19,14 +19,12 @@ def _check_normal(answer: Any) -> str | None:
     if answer == wanted:
         return None
     signs = {
-        "〜": tr("〜 is removed"),
         "ーー": tr("a run of ー becomes one ー"),
-        "Ｌ": tr("full-width letters become half-width"),
         "1": tr("NFKC would change ①, but neologdn does not"),
         " ": tr("spaces beside Japanese characters are removed"),
+        "": tr("compare it character by character"),
     }
-    reasons = (reason for sign, reason in signs.items() if sign in answer)
-    reason = next(reasons, tr("compare it character by character"))
+    reason = next(reason for sign, reason in signs.items() if sign in answer)
     return tr("{answer!r} is not the right text: {reason}.", answer=answer, reason=reason)
 
 
@@ -52,8 +50,6 @@ def _check_costs(answer: Any) -> str | None:
         return tr("the order is (words, connections).")
     if answer == [-words, -links]:
         return tr("subtract the other way round: kimono minus footwear, so that a positive number is its loss.")
-    if answer[0] == words or answer[1] == links:
-        return tr("one number is right, the other is not: together they must make {total:,}.", total=words + links)
     return tr("these are not the differences: add up step.cost and step.connection of each path, and subtract.")
 
 
@@ -80,14 +76,12 @@ def widths() -> list[float]:
 
 def _check_size(answer: Any) -> str | None:
     largest = len(widths()) + 1
-    if not isinstance(answer, int | float) or answer != int(answer) or not 2 <= answer <= largest:
+    if answer not in range(2, largest + 1):
         return tr("the answer is a number of sentences, a whole number from 2 to {largest}.", largest=largest)
     number, enough = int(answer), next(n for n in range(2, largest + 1) if max(widths()[n - 2 :]) <= WIDTH)
     width = tr("with {number} sentences the interval is {width:.3f} wide", number=number, width=widths()[number - 2])
-    if widths()[number - 2] > WIDTH:
-        return tr("{width}, more than {limit}: too few.", width=width, limit=WIDTH)
     if number < enough:
-        return tr("{width}, but with a few more it is wider than {limit} again: too few.", width=width, limit=WIDTH)
+        return tr("{width}, or wider than {limit} with a few more: too few.", width=width, limit=WIDTH)
     if number > SLACK * enough:
         return tr("{width}: more work than needed for {limit}.", width=width, limit=WIDTH)
     return None
@@ -121,23 +115,13 @@ CHAPTER = Chapter(
         (
             (
                 ("早稲田 大学",),
-                "早稲田 大学",
                 "remove only the marks; the words keep their spaces",
-                ((["早稲田", "大学"], "the answer is one text: join the words with spaces"),),
+                (["早稲田", "大学"], "the answer is one text: join the words with spaces"),
             ),
-            (
-                ("Visual ␣Studio を a ␣␣b",),
-                "Visual Studio を a b",
-                "a mark, or several, stands before a word: remove all",
-            ),
-            (("雨 ␣",), "雨", "a mark alone stands for a space at the end of the line: drop it"),
-            (
-                ("記号 は ␛s です",),
-                "記号 は ␣ です",
-                "␛s stands for a ␣ that the text itself held: it becomes ␣",
-                (("記号 は です", "strip the marks before ␛s becomes ␣; otherwise the new ␣ is stripped with them"),),
-            ),
-            (("␛es",), "␛s", "␛e stands for ␛, so ␛es is the text ␛s: replace ␛s before ␛e"),
+            (("Visual ␣Studio を a ␣␣b",), "a mark, or several, stands before a word: remove all"),
+            (("雨 ␣",), "a mark alone stands for a space at the end of the line: drop it"),
+            (("記号 は ␛s です",), "␛s stands for a ␣ that the text itself held: it becomes ␣"),
+            (("␛es",), "␛e stands for ␛, so ␛es is the text ␛s: replace ␛s before ␛e"),
         ),
         (
             "Work word by word: marked.split(' ').",

@@ -69,7 +69,7 @@ def drawing(name: str) -> Drawing:
         if path.is_file():
             return Drawing(path.read_text(encoding="utf8").rstrip("\n"))
     names = sorted(path.stem for path in (FOLDER / words.SOURCE).glob("*.svg"))
-    raise UsageError(tr("drawing {name!r} does not exist; allowed: {names}", name=name, names=', '.join(names)))
+    raise UsageError(tr("drawing {name!r} does not exist; allowed: {names}", name=name, names=", ".join(names)))
 
 
 def road(notebook: str | None = None) -> Drawing:

@@ -12,6 +12,7 @@ from course_lib.errors import CourseError
 from course_lib.notebooks.bar import WIDGET
 from course_lib.notebooks.progress import progress
 
+
 def execute(source: Path, target: Path) -> int:
     """Run every cell of a notebook in the notebook's folder, and write the notebook with its outputs.
 

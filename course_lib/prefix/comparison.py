@@ -1,36 +1,40 @@
 """Comparison of training methods over several seeds: same data, same steps, mean and spread."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from course_lib.checkpoints.compute import device, trainings_at_once
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.language.words import tr
+from course_lib.models import frozen_base
+from course_lib.notebooks.progress import progress
+from course_lib.parallel import ordered_map
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.measure import exact_matches
-from course_lib.prefix.model import PrefixModel
-from course_lib.prefix.single_process_trainer import Build, Case, evaluate, sweep
+from course_lib.prefix.model import PrefixModel, build
+from course_lib.prefix.single_process_trainer import Build, Case, evaluate, train
 from course_lib.prefix.task import PrefixTask
+from course_lib.settings import config
 
 SEEDS = (1, 2, 3)
-# Overrides of the settings for each case, and the functions that build the models of some of them, as for `sweep`.
+# Overrides of the settings for each case, such as {"P = 5": ["model.length=5"], "full": ["model.method=full"]}.
 Cases = Mapping[str, Sequence[str]]
+# Functions that build the models of cases that train something else than model.method says; they must be picklable.
 Builders = Mapping[str, Build]
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(NamedTuple):
     """Mean and sample standard deviation of a measurement over several runs; one run has the deviation 0."""
 
     mean: float
     deviation: float
 
-    @classmethod
-    def of(cls, values: Sequence[float | None]) -> "Spread":
-        """Return the spread of some measurements; None, where there were no held-out samples, counts as NaN."""
-        known = [_known(value) for value in values]
-        return cls(float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else 0.0)
+
+def _spread(values: Sequence[float]) -> Spread:
+    return Spread(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -42,27 +46,23 @@ class Runs:
     @property
     def held_out(self) -> Spread:
         """Held-out loss [nats per token]."""
-        return Spread.of([run.held_out for run in self.runs])
+        return _spread([run.held_out for run in self.runs])
 
     @property
     def matches(self) -> Spread:
         """Share of held-out targets that greedy decoding returns exactly."""
-        return Spread.of([run.matches for run in self.runs])
+        return _spread([run.matches for run in self.runs])
 
     def summary(self) -> str:
         """Return held-out loss and exact matches as one line: mean ± sample standard deviation."""
-        loss, matches = self.held_out, self.matches
+        values = dict(zip(("loss", "loss_spread", "exact", "exact_spread"), self.held_out + self.matches, strict=True))
         return tr(
-            "held-out loss {loss:.3f} nats ± {loss_spread:.3f} nats, {exact:.0%} ± {exact_spread:.0%} exact",
-            loss=loss.mean,
-            loss_spread=loss.deviation,
-            exact=matches.mean,
-            exact_spread=matches.deviation,
+            "held-out loss {loss:.3f} nats ± {loss_spread:.3f} nats, {exact:.0%} ± {exact_spread:.0%} exact", **values
         )
 
     def costs(self) -> str:
         """Return trained parameters, memory and time (mean ± sample standard deviation) as one line."""
-        run, seconds = self.runs[0], Spread.of([run.seconds for run in self.runs])
+        run, seconds = self.runs[0], _spread([run.seconds for run in self.runs])
         return tr(
             "trained {trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {seconds}",
             trained=run.trained,
@@ -86,10 +86,7 @@ def over_seeds(
 def over_rates(
     settings: PrefixConfig, cases: Cases, rates: Mapping[str, Sequence[float]], builders: Builders | None = None
 ) -> dict[str, dict[float, Case]]:
-    """Train each case once at each of its learning rates, all with the first of SEEDS.
-
-    Returns the measurements by case name and rate.
-    """
+    """Train each case at each of its learning rates with the first of SEEDS; return the cases by name and rate."""
     seeded = {name: [*overrides, f"engine.seed={SEEDS[0]}"] for name, overrides in cases.items()}
     return _grid(settings, seeded, "optimizer.lr.max", rates, builders)
 
@@ -105,45 +102,44 @@ def at_best_rate(
 
     `tried` is the result of `over_rates`, whose runs, with the seed `seeds[0]`, are not repeated.
     """
-    best = {}
-    for name, runs in tried.items():
-        losses = {rate: _known(run.held_out) for rate, run in runs.items()}
-        best[name] = min(losses, key=losses.__getitem__)
+    best = {name: min(runs, key=lambda rate: runs[rate].held_out) for name, runs in tried.items()}
     tuned = {name: [*cases[name], f"optimizer.lr.max={rate}"] for name, rate in best.items()}
     more = over_seeds(settings, tuned, builders, seeds[1:])
     return {name: Runs((tried[name][rate], *more[name].runs)) for name, rate in best.items()}
 
 
 def _grid(
-    settings: PrefixConfig,
-    cases: Cases,
-    key: str,
-    values: Mapping[str, Sequence[float]],
-    builders: Builders | None,
+    settings: PrefixConfig, cases: Cases, key: str, values: Mapping[str, Sequence[float]], builders: Builders | None
 ) -> dict[str, dict[float, Case]]:
-    """Train each case once for each of its values of one more setting; return {case name: {value: measurements}}."""
-    named = {(name, value): f"{name}, {key}={value}" for name in cases for value in values[name]}
-    found = sweep(
-        settings,
-        {label: [*cases[name], f"{key}={value}"] for (name, value), label in named.items()},
-        {label: builders[name] for (name, _), label in named.items() if builders and name in builders},
-    )
-    return {name: {value: found[named[name, value]] for value in values[name]} for name in cases}
+    """Train each case once for each of its values of one more setting; return {case name: {value: measurements}}.
+
+    On the CPU, where a small model runs on one thread, the other cores train other cases at the same time. The results
+    are the same, apart from `Case.seconds`.
+    """
+    pairs = [(name, value) for name in cases for value in values[name]]
+    given = config.to_dict(settings)
+    runs = [
+        (config.build(PrefixConfig, given, [*cases[name], f"{key}={value}"]), (builders or {}).get(name, build))
+        for name, value in pairs
+    ]
+    workers = trainings_at_once(settings.sizes().parameters, settings.launch.device)
+    results: dict[str, dict[float, Case]] = {name: {} for name in cases}
+    with progress(len(runs), "run", "training") as bar:
+        for (name, value), case in zip(pairs, ordered_map(_run, runs, min(workers, len(runs))), strict=True):
+            bar.set_postfix_str(f"{tr(name)}, {key}={value}")
+            results[name][value] = case
+            bar.update()
+    return results
 
 
-def _known(value: float | None) -> float:
-    return math.nan if value is None else value
+def _run(run: tuple[PrefixConfig, Build]) -> Case:
+    return replace(train(*run), model=None)
 
 
 def untrained(settings: PrefixConfig) -> tuple[float, float]:
     """Return the held-out loss [nats per token] and the share of exact matches of the base without any training."""
-    from course_lib.checkpoints.compute import device
-    from course_lib.checkpoints.torch_dtypes import TORCH
-    from course_lib.models import frozen_base
-
     assert settings.model.base
     _, held_out = PrefixTask(settings).rows()
     base = frozen_base.load(settings.model.base, TORCH[settings.precision.dtype])
     model = PrefixModel(base.to(device(settings.launch.device)), None)
-    loss = evaluate(model, held_out, settings.batch.resolve(1).micro)
-    return _known(loss), _known(exact_matches(model, held_out))
+    return evaluate(model, held_out, settings.batch.resolve(1).micro), exact_matches(model, held_out)

@@ -1,15 +1,11 @@
-"""Settings for `course prefix train`: the frozen model, the prefix and the texts.
-
-The batch, optimizer, precision, zero, engine and launch sections are the same as in chapter 4. configs/README.md lists
-every key.
-"""
+"""Settings for `course prefix train`: the frozen model, the prefix and the texts. configs/README.md lists every key."""
 
 from collections.abc import Iterator
 from dataclasses import field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
@@ -28,8 +24,6 @@ from course_lib.training.settings import RunConfig
 Form = Literal["course", "rinna", "peft"]
 # Name of the prefix file in a run folder and in a task's product.
 FILE = "prefix.safetensors"
-
-
 # Ways to train a task that the notebook compares, with the learning rates that it tries on a small base.
 Way = Literal["mlp", "embedding", "LoRA", "full"]
 RATES: dict[Way, tuple[float, ...]] = {
@@ -90,12 +84,11 @@ class ModelConfig:
 
         `width` is the number of values per prefix position.
         """
-        if self.method == "embedding":
-            yield self.length * width, True
-            return
-        yield self.length * self.input_dim, True
-        yield from [(self.input_dim * self.hidden_dim, True), (self.hidden_dim, False)]
-        yield from [(self.hidden_dim * width, True), (width, False)]
+        mlp = self.method == "mlp"
+        yield self.length * (self.input_dim if mlp else width), True
+        if mlp:
+            yield from [(self.input_dim * self.hidden_dim, True), (self.hidden_dim, False)]
+            yield from [(self.hidden_dim * width, True), (width, False)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -132,8 +125,6 @@ class DataConfig:
         for name, size in (("train_size", self.train_size), ("dev_size", self.dev_size)):
             if size is not None and (size < 0 or (isinstance(size, float) and size >= 1)):
                 raise ValueError(f"data.{name}: {size} is not allowed: a number of samples, or a share below 1")
-        if self.train_size == 0:
-            raise ValueError("data.train_size: 0 is not allowed: nothing would be trained")
         return self
 
 
@@ -170,9 +161,8 @@ class QuickConfig:
     dtype: Literal["fp32", "bf16"] = setting(
         "fp32", "number format of the base in these runs; fp16 would need DeepSpeed's loss scale"
     )
-    rates: dict[Way, tuple[float, ...]] = Field(
-        default_factory=lambda: dict(RATES),
-        description="learning rates that are tried for each way of training; a way that is left out is not compared",
+    rates: dict[Way, tuple[float, ...]] = setting(
+        RATES, "learning rates that are tried for each way of training; a way that is left out is not compared"
     )
 
 

@@ -1,7 +1,6 @@
-"""Samples from JSON Lines: the token ids of a text, or of a prompt and its target.
+"""Samples from JSON Lines: the token ids of a text, or of a prompt and its target. samples.py makes batches of them.
 
-samples.py turns samples into sequences and batches. Each text is prepared in the same way as the base model's training
-text: normalized and segmented for a course model, unchanged for any other model.
+Each text is prepared like the base's training text: normalized and segmented for a course model, otherwise unchanged.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,13 +19,10 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(frozen=True)
 class Sample:
-    """Token ids of a sample, without begin-of-text and end-of-text tokens.
+    """Token ids of a sample, without begin-of-text and end-of-text tokens."""
 
-    The prompt is empty except for pairs. The loss is computed on the target.
-    """
-
-    prompt: list[int]
-    target: list[int]
+    prompt: list[int]  # empty except for pairs
+    target: list[int]  # what is learned
     line: int  # line number in the file, starting at 1
 
 
@@ -54,24 +50,18 @@ class TaskData:
 def load(settings: DataConfig, codec: TextCodec) -> TaskData:
     """Read the samples from data.input and split them into training and held-out samples."""
     if settings.input is None:
-        raise UsageError(tr('data.input: not set; give JSON lines with "text", or for pairs "prompt" and "target"'))
+        raise UsageError('data.input: not set; give JSON lines with "text", or for pairs "prompt" and "target"')
     path, encode = settings.input, partial(_encode, codec)
     samples: list[Sample] = []
     pairs, packed = settings.form == "pairs", settings.form == "lines"
     keys = ("prompt", "target") if pairs else ("text",)
     for number, document in (each for batch in read_batches(path) for each in json_objects(batch, *keys)):
-        if pairs:
-            prompt = document["prompt"]
-            new_samples = [Sample(encode(prompt) if prompt.strip() else [], encode(document["target"]), number)]
-        else:
-            text = document["text"]
-            pieces = pack(text, settings.suffix, settings.max_length, encode) if packed else [encode(text)]
-            new_samples = [Sample([], ids, number) for ids in pieces]
-        if not all(sample.target for sample in new_samples) or not new_samples:
-            raise CourseError(
-                tr("{path}, line {number}: nothing to learn: the text is empty", path=path, number=number)
-            )
-        samples += new_samples
+        prompt = encode(document["prompt"]) if pairs and document["prompt"].strip() else []
+        text = document[keys[-1]]
+        targets = list(pack(text, settings.suffix, settings.max_length, encode)) if packed else [encode(text)]
+        if not targets or not all(targets):
+            raise CourseError(f"{path}, line {number}: nothing to learn: the text is empty")
+        samples += [Sample(prompt, target, number) for target in targets]
     train, held_out = split(samples, settings)
     overlong = sum(len(sample.target) > settings.max_length for sample in samples) if packed else 0
     unknown_id = codec.tokenizer.unk_token_id
@@ -82,9 +72,8 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
 def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[int]]:
     """Split a text into pieces and yield the token ids of each; a piece has as many lines as fit in `limit` tokens.
 
-    Each line is followed by the suffix, and the lines in a piece are joined with line breaks. Blank lines are skipped.
-    A line longer than `limit` becomes a piece of its own. It is not truncated, because that would teach the model to
-    write the suffix in the middle of a sentence.
+    Each line is followed by the suffix; blank lines are skipped. A line longer than `limit` becomes a piece of its own,
+    not truncated, because that would teach the model to write the suffix in the middle of a sentence.
     """
     piece, ids = "", list[int]()
     for line in filter(str.strip, text.splitlines()):
@@ -105,14 +94,8 @@ def split(samples: list[Sample], settings: DataConfig) -> tuple[list[Sample], li
     train = len(samples) - held_out if settings.train_size is None else _count(settings.train_size, len(samples))
     if train < 1 or train + held_out > len(samples):
         raise UsageError(
-            tr(
-                "data.train_size, data.dev_size: {train_size}, {dev_size} are not allowed: {input} has "
-                "{samples} samples",
-                train_size=settings.train_size,
-                dev_size=settings.dev_size,
-                input=settings.input,
-                samples=len(samples),
-            )
+            f"data.train_size, data.dev_size: {settings.train_size}, {settings.dev_size} are not allowed: "
+            f"{settings.input} has {len(samples)} samples"
         )
     return samples[:train], samples[len(samples) - held_out :]
 
@@ -122,10 +105,7 @@ def _count(size: float, total: int) -> int:
 
 
 def _encode(codec: TextCodec, text: str) -> list[int]:
-    """Return the token ids of a text, without trailing end-of-text tokens.
-
-    Some tokenizers append such a token, and a text can contain one literally. samples.rows appends its own.
-    """
+    """Return the token ids of a text without the end-of-text tokens at its end: samples.rows adds one."""
     ids = codec.encode(text)
     while ids and ids[-1] == codec.tokenizer.eos_token_id:
         ids.pop()

@@ -17,13 +17,7 @@ class PrefixEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        length: int,
-        width: int,
-        input_dim: int,
-        hidden_dim: int,
-        dropout: float = 0.0,
-        reparameterize: bool = True,
+        self, length: int, width: int, input_dim: int, hidden_dim: int, dropout: float = 0, reparameterize: bool = True
     ) -> None:
         super().__init__()
         self.reparameterize = reparameterize

@@ -1,20 +1,25 @@
 """Export of a run's trained weights: a prefix file or, for the `full` method, a Hugging Face folder."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
+import torch
 
+from course_lib.checkpoints.deepspeed_shards import read_weights
+from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
+from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
+from course_lib.models import frozen_base
 from course_lib.prefix.config import FILE, Form, PrefixConfig
+from course_lib.prefix.files import Prefix, write
+from course_lib.prefix.model import ENCODER, new_encoder
 from course_lib.settings import config
 from course_lib.training import checkpoint, log, run_dir
 from course_lib.training.task import CONFIG
-
-if TYPE_CHECKING:
-    from course_lib.prefix.files import Prefix
 
 
 @dataclass(frozen=True)
@@ -29,19 +34,17 @@ class PrefixExport:
     def summary(self) -> str:
         """Return a one-line description."""
         parts = [tr("step {step:,}", step=self.step), self.what]
-        parts += [] if self.loss is None else [tr("held-out loss {loss:.4f}", loss=self.loss)]
+        if self.loss is not None:
+            parts.append(tr("held-out loss {loss:.4f}", loss=self.loss))
         return tr(", ").join(parts) + f" → {self.target}"
 
 
 def export(run: Path, target: Path | None = None, form: Form = "course", step: int | None = None) -> PrefixExport:
     """Write the prefix from the checkpoint of a step, by default the latest, to a file (peft: a folder).
 
-    The prefix is the encoder output, computed from the optimizer's fp32 weights. The `full` method has no prefix; for
-    it, write the trained base model and its tokenizer to a folder instead. The default target is in the run folder.
+    The prefix is computed from the optimizer's fp32 weights. For the `full` method, which has no prefix, write the
+    trained base model and its tokenizer to a folder instead. The default target is in the run folder.
     """
-    from course_lib.checkpoints.deepspeed_shards import read_weights
-    from course_lib.prefix.files import write
-
     latest = checkpoint.to_export(run, step)
     settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(latest)
     losses = [entry["loss"] for entry in log.read(run) if entry["kind"] == "eval" and entry["step"] <= step]
@@ -60,12 +63,8 @@ def export(run: Path, target: Path | None = None, form: Form = "course", step: i
     return PrefixExport(target, step, what, held_out)
 
 
-def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: dict[str, Any]) -> "Prefix":
+def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: dict[str, Any]) -> Prefix:
     """Return the prefix computed by a trained encoder, with its task, base model digest, shape and settings."""
-    from course_lib.generation.prefix_cache import Shape
-    from course_lib.prefix.files import Prefix
-    from course_lib.prefix.model import ENCODER, new_encoder
-
     fingerprint = orjson.loads((run / run_dir.DATA).read_bytes())
     shape = Shape(**fingerprint["shape"])
     encoder = new_encoder(settings.model, shape)
@@ -80,13 +79,6 @@ def _prefix(settings: PrefixConfig, run: Path, tensors: dict[str, Any], about: d
 
 def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], target: Path) -> None:
     """Write the trained base model as a Hugging Face folder, in the dtype in which its weights were stored."""
-    import shutil
-
-    import torch
-
-    from course_lib.checkpoints.quiet import quiet
-    from course_lib.models import frozen_base
-
     assert settings.model.base
     model = frozen_base.load(settings.model.base)
     with torch.no_grad():
@@ -95,5 +87,4 @@ def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], tar
     with run_dir.export_folder(run, target) as folder:
         with quiet():
             model.save_pretrained(folder)
-        for path in (run / "tokenizer").iterdir():
-            shutil.copyfile(path, folder / path.name)
+        shutil.copytree(run / "tokenizer", folder, dirs_exist_ok=True)

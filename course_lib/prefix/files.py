@@ -11,7 +11,6 @@ model digest, so the course writes it to conversion.json in the same folder.
 """
 
 import json
-import warnings
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -65,78 +64,47 @@ class Prefix:
 
 
 def read(path: Path) -> Prefix:
-    """Return the prefix from a file in course or rinna format, or from a peft folder. No code in the file is run."""
-    if path.is_dir():
-        return _checked(path, _read_peft(path))
-    require_file(path)
+    """Return the prefix from a file in course or rinna format, or from a peft folder. No code in the file is run.
+
+    The values are in fp32, without an autograd graph.
+    """
+    try:
+        prefix = _read_peft(path) if path.is_dir() else _read_file(require_file(path))
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise CourseError(f"{path}: not a prefix, or cut short; of a peft adapter, give the folder") from error
+    values = prefix.values.detach()
+    if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
+        raise CourseError(
+            f"{path}: a tensor {list(values.shape)} of {values.dtype}, expected [length, 2·layers·hidden] of floats"
+        )
+    values = values.float().contiguous()
+    if broken := int((~values.isfinite()).sum()):
+        raise CourseError(f"{path}: {broken} of its {values.numel()} values are not finite numbers")
+    if prefix.shape:
+        prefix.require(prefix.shape)
+    return replace(prefix, values=values)
+
+
+def _read_file(path: Path) -> Prefix:
     with open(path, "rb") as file:
         safetensors = file.read(9)[8:] == b"{"
-    return _checked(path, _read_course(path) if safetensors else _read_rinna(path))
-
-
-def is_prefix(path: Path) -> bool:
-    """Return whether a file or folder contains a prefix in any of the three formats."""
-    try:
-        return path.exists() and len(read(path)) > 0
-    except CourseError:
-        return False
-
-
-def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
-    """Write a prefix to a file or, for the peft format, a folder.
-
-    The model in `base_folder` must match the prefix, and provides its shape and digest.
-    """
-    if base_folder is not None:
-        prefix = on_base(prefix, base_folder)
-    if form == "peft":
-        _write_peft(prefix, path, base_folder)
-        return
-    values = prefix.values.detach().float().cpu().contiguous().clone()
-    with atomic_write(path) as file:
-        if form == "rinna":
-            torch.save(values, file)
-        else:
-            file.write(save({TENSOR: values}, {ABOUT: json.dumps(_about(prefix), ensure_ascii=False)}))
-
-
-def on_base(prefix: Prefix, folder: Path) -> Prefix:
-    """Return the prefix with the shape and digest of its base model."""
-    shape, digest = Shape.of(frozen_base.read_config(folder)), frozen_base.digest(folder)
-    prefix.require(shape, digest)
-    return replace(prefix, shape=shape, base=digest)
-
-
-def _about(prefix: Prefix) -> dict[str, Any]:
-    shape = asdict(prefix.shape) if prefix.shape else None
-    return {"task": prefix.task, "base": prefix.base, "shape": shape, "settings": prefix.settings}
-
-
-def _read_course(path: Path) -> Prefix:
-    try:
-        with safe_open(path, "pt") as file:
-            about = json.loads((file.metadata() or {})[ABOUT])
-            values = file.get_tensor(TENSOR)
+    if not safetensors:
+        return Prefix(_bare_tensor(path), path.name.partition(".")[0])
+    with safe_open(path, "pt") as tensors:
+        about = json.loads((tensors.metadata() or {})[ABOUT])
         shape = Shape(**about["shape"]) if about["shape"] else None
-        return Prefix(values, about["task"], about["base"], shape, about["settings"])
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise CourseError(
-            f"{path}: not a prefix of the course, or cut short; of a peft adapter, give the folder"
-        ) from error
+        return Prefix(tensors.get_tensor(TENSOR), about["task"], about["base"], shape, about["settings"])
 
 
-def _read_rinna(path: Path) -> Prefix:
+def _bare_tensor(path: Path) -> Tensor:
     try:
-        with warnings.catch_warnings():
-            # torch.load warns about other pickle protocols.
-            warnings.simplefilter("ignore")
-            values = torch.load(path, map_location="cpu", weights_only=True)
+        values = torch.load(path, map_location="cpu", weights_only=True)
     # A damaged file can cause any exception in the zip reader or the unpickler.
     except Exception as error:
         raise refusal(path, error) from error
     if not isinstance(values, Tensor):
         raise CourseError(f"{path}: holds a {type(values).__name__}, expected one bare tensor")
-    return Prefix(values, path.name.partition(".")[0])
+    return values
 
 
 def _read_peft(folder: Path) -> Prefix:
@@ -147,43 +115,54 @@ def _read_peft(folder: Path) -> Prefix:
         raise CourseError(
             f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM"
         )
-    try:
-        heads = config["num_attention_heads"]
-        shape = Shape(config["num_layers"], heads, config["token_dim"] // heads)
-        if (folder / WEIGHTS).is_file():
-            with safe_open(folder / WEIGHTS, "pt") as tensors:
-                values = tensors.get_tensor(EMBEDDINGS)
-        else:
-            # As older versions of peft wrote it.
-            values = safe_load(folder / "adapter_model.bin")[EMBEDDINGS]
-    except (SafetensorError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise CourseError(f"{folder}: not a prefix in peft form, or cut short") from error
+    heads = config["num_attention_heads"]
+    shape = Shape(config["num_layers"], heads, config["token_dim"] // heads)
+    if (folder / WEIGHTS).is_file():
+        with safe_open(folder / WEIGHTS, "pt") as tensors:
+            values = tensors.get_tensor(EMBEDDINGS)
+    else:
+        # As older versions of peft wrote it.
+        values = safe_load(folder / "adapter_model.bin")[EMBEDDINGS]
     return Prefix(values, about.get("task") or folder.name, about.get("base", ""), shape, about.get("settings", {}))
 
 
-def _checked(path: Path, prefix: Prefix) -> Prefix:
-    """Return the prefix in fp32, without an autograd graph, after checking shape, dtype and values."""
-    values = prefix.values.detach()
-    if values.ndim != 2 or not values.numel() or values.shape[1] % 2 or not values.is_floating_point():
-        raise CourseError(
-            f"{path}: a tensor {list(values.shape)} of {values.dtype}, expected [length, 2·layers·hidden] of floats"
-        )
-    values = values.float().contiguous()
-    if broken := int((~values.isfinite()).sum()):
-        raise CourseError(f"{path}: {broken} of its {values.numel()} values are not finite numbers")
-    checked = replace(prefix, values=values)
-    if prefix.shape:
-        checked.require(prefix.shape)
-    return checked
+def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
+    """Write a prefix to a file or, for the peft format, a folder.
+
+    The model in `base_folder` must match the prefix, and provides its shape and digest.
+    """
+    if base_folder is not None:
+        shape, digest = Shape.of(frozen_base.read_config(base_folder)), frozen_base.digest(base_folder)
+        prefix.require(shape, digest)
+        prefix = replace(prefix, shape=shape, base=digest)
+    values = prefix.values.detach().float().cpu().contiguous().clone()
+    about = {
+        "task": prefix.task,
+        "base": prefix.base,
+        "shape": asdict(prefix.shape) if prefix.shape else None,
+        "settings": prefix.settings,
+    }
+    if form == "peft":
+        config = _peft_config(prefix, base_folder)
+        with atomic_folder(path) as folder:
+            (folder / WEIGHTS).write_bytes(save({EMBEDDINGS: values}, {"format": "pt"}))
+            (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf8")
+            (folder / OURS).write_text(json.dumps(about, ensure_ascii=False, indent=2) + "\n", encoding="utf8")
+        return
+    with atomic_write(path) as file:
+        if form == "rinna":
+            torch.save(values, file)
+        else:
+            file.write(save({TENSOR: values}, {ABOUT: json.dumps(about, ensure_ascii=False)}))
 
 
-def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
+def _peft_config(prefix: Prefix, base_folder: Path | None) -> dict[str, Any]:
     shape = prefix.shape
     if shape is None:
         raise UsageError(
             "--base: not set; give the folder of the prefix's model: the file does not state its layers and heads"
         )
-    config = {
+    return {
         # The peft folder may be published, so store only the base model's folder name, not its path on this machine.
         "base_model_name_or_path": base_folder.resolve().name if base_folder else None,
         "encoder_hidden_size": shape.heads * shape.head_size,
@@ -197,9 +176,3 @@ def _write_peft(prefix: Prefix, folder: Path, base_folder: Path | None) -> None:
         "task_type": "CAUSAL_LM",
         "token_dim": shape.heads * shape.head_size,
     }
-    with atomic_folder(folder) as work_folder:
-        values = prefix.values.detach().float().cpu().contiguous()
-        (work_folder / WEIGHTS).write_bytes(save({EMBEDDINGS: values}, {"format": "pt"}))
-        (work_folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf8")
-        about = json.dumps(_about(prefix), ensure_ascii=False, indent=2)
-        (work_folder / OURS).write_text(about + "\n", encoding="utf8")

@@ -1,6 +1,7 @@
 """Measurements of a prefix or another trained model: exact matches, finished lines, and memory of a training step."""
 
 from collections.abc import Callable, Sequence
+from math import nan
 from typing import Any
 
 import torch
@@ -10,14 +11,12 @@ from course_lib.prefix.samples import IGNORED, TokenRow, collate
 
 
 @torch.no_grad()
-def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) -> float | None:
-    """Return the share of rows for which greedy decoding would return exactly the learned part, or None without rows.
+def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) -> float:
+    """Return the share of rows for which greedy decoding would return exactly the learned part, or NaN without rows.
 
     No text is generated: greedy decoding returns the learned part if and only if at each of its positions the most
     probable token is the right one, given the right tokens before it. One forward pass shows that for all positions.
     """
-    if not rows:
-        return None
     model.eval()
     right = 0
     for start in range(0, len(rows), batch_size):
@@ -25,31 +24,24 @@ def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) ->
         labels = batch["labels"].to(model.base.device)
         predicted = model(batch["input_ids"].to(model.base.device)).argmax(-1)
         right += int(((predicted == labels) | (labels == IGNORED)).all(-1).sum())
-    return right / len(rows)
+    return right / len(rows) if rows else nan
 
 
 def finished_lines(text: str, marks: str = "。！？") -> list[str]:
-    """Return the lines of a generated text that are finished.
+    """Return the lines of a generated text that are finished, without empty ones.
 
     A line is finished by a line break. The last line of a text may be cut off, so it counts only if it ends like a
-    sentence: with one of `marks` or with an emoji. Empty lines are left out.
+    sentence: with one of `marks` or with an emoji (U+1F000 to U+1FAFF).
     """
     *closed, last = text.split("\n")
-    if last and (last[-1] in marks or is_emoji(last[-1])):
+    if last and (last[-1] in marks or "\U0001f000" <= last[-1] <= "\U0001faff"):
         closed.append(last)
     return [line for line in closed if line.strip()]
 
 
-def is_emoji(character: str) -> bool:
-    """Return whether a character is one of the pictographs of Unicode's supplementary planes, U+1F000 to U+1FAFF."""
-    return "\U0001f000" <= character <= "\U0001faff"
-
-
 def kept_for_backward(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, int]:
-    """Return the result of a forward pass, and the size of the tensors that it keeps for the backward pass [bytes].
-
-    Each storage is counted once. The model's own parameters and buffers are left out.
-    """
+    """Return the result of a forward pass, and the size of what it keeps for the backward pass [bytes]."""
+    # The model's own parameters and buffers are left out.
     own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers())}
     sizes: dict[int, int] = {}
 

@@ -1,8 +1,7 @@
-"""Memory and compute for a prefix tuning run, used by the memory planner from chapter 4.
+"""Memory and compute for a prefix tuning run; tests/prefix/test_memory.py compares them with PyTorch.
 
-Parameter counts are exact; activation and logit sizes come from formulas. tests/prefix/test_memory.py checks both
-against PyTorch. Gradients flow through every block to its prefix, so a frozen base model stores activations too.
-However, it does not store tensors that are needed only for the gradients of its own weights.
+Gradients flow through every block to its prefix, so a frozen base model stores activations too, except tensors that are
+needed only for the gradients of its own weights.
 """
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat

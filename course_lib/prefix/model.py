@@ -1,7 +1,4 @@
-"""The model to train: a frozen base model with a prefix encoder or, for comparison, the whole base model by itself.
-
-single_process_trainer.py trains it in the current process, task.py with DeepSpeed.
-"""
+"""The model to train: a frozen base model with a prefix encoder or, for comparison, the whole base model by itself."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,10 +23,7 @@ ENCODER = "encoder."
 
 
 class PrefixModel(nn.Module):
-    """Model that returns the logits for texts placed after the encoder's prefix.
-
-    The base model stays in eval mode. If there is no encoder, the base model itself is trained.
-    """
+    """Model that returns the logits for texts after the encoder's prefix; without an encoder, the base is trained."""
 
     def __init__(self, base: Any, encoder: PrefixEncoder | None) -> None:
         super().__init__()
@@ -44,10 +38,7 @@ class PrefixModel(nn.Module):
         return self
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """Return the logits [batch, seq, vocabulary size] for `input_ids` [batch, seq].
-
-        There is no left padding, so the base model's default position ids and attention mask are correct.
-        """
+        """Return the logits [batch, seq, vocabulary size] for `input_ids` [batch, seq] without left padding."""
         cache = None
         if self.encoder is not None:
             rows = self.encoder()
@@ -86,10 +77,7 @@ def recompute(base: Any) -> None:
 
 
 def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
-    """Fit a new prefix to the base model's key/value cache for the ids 0, 1, …, and return the error before each step.
-
-    The result is the same on every rank.
-    """
+    """Fit a new prefix to the base's key/value cache for the ids 0, 1, …, and return the error before each step."""
     if model.encoder is None or not settings.warm_start_steps:
         return []
     with _gathered(model.base):
@@ -102,10 +90,7 @@ def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
 
 @contextmanager
 def _gathered(base: nn.Module) -> Iterator[None]:
-    """Let a base model that ZeRO-3 has partitioned run forward passes inside the context.
-
-    The parameters of each module are gathered only during its own forward pass.
-    """
+    """Let a base model that ZeRO-3 has partitioned run forward passes, gathering one module's parameters at a time."""
     if not any(hasattr(parameter, "ds_id") for parameter in base.parameters()):
         yield
         return

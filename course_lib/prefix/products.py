@@ -1,11 +1,8 @@
 """Products for chapter 6: a base model, and a prefix for each task in the profile.
 
-If a profile trains its own base model, the model and its tokenizer are trained on the chapter 4 corpus and on two
-sources more, because a prefix brings out what a frozen model can do and hardly teaches it anything new. data/chat.jsonl
-contains short messages with emoji and line breaks. The product `prefix/sentences` contains sentences that are repeated,
-made plain or turned into a question.
-
-As in chapter 4, runs are stored next to the products and are kept, so that interrupted training can resume.
+If a profile trains its own base model, the model and its tokenizer are trained on the chapter 4 corpus, on messages
+with emoji (data/chat.jsonl) and on generated sentences (sentences.py), because a prefix brings out what a frozen model
+can do and hardly teaches it anything new. Runs are kept next to the products, as in chapter 4.
 """
 
 import json
@@ -98,14 +95,10 @@ def _base_settings() -> PretrainConfig | dict[str, Any]:
     return {"checkpoint": ready} if ready else config.load(PretrainConfig, _recipe().base)
 
 
-# Texts of two sentences each for a base model that the profile trains.
+# Texts for a base model that the profile trains.
 SENTENCES = Product(
-    "prefix/sentences",
-    build=_sentences,
-    settings=lambda: {"texts": _recipe().sentences},
-    code=("prefix/sentences.py",),
+    "prefix/sentences", _sentences, settings=lambda: {"texts": _recipe().sentences}, code=("prefix/sentences.py",)
 )
-# The tokenizer and the token files for a base model that the profile trains.
 TOKENIZER = Product(
     "prefix/tokenizer",
     build=_tokenizer,
@@ -136,22 +129,16 @@ def products() -> list[Product]:
 
 def task(name: str) -> Product:
     """Return a task's product: its prefix and run log. Raises UsageError if the profile has no such task."""
-    return _task_product(_settings_of(name))
+    settings = _settings_of(name)
+    assert settings.data.input
+    return Product(
+        f"prefix/{name}", build=partial(_task, settings), settings=settings.content, inputs=(BASE, settings.data.input)
+    )
 
 
 def tasks() -> list[Product]:
     """Return the products for the profile's tasks, in order."""
-    return [_task_product(settings) for settings in task_settings().values()]
-
-
-def _task_product(settings: PrefixConfig) -> Product:
-    assert settings.data.input
-    return Product(
-        f"prefix/{settings.task_name}",
-        build=partial(_task, settings),
-        settings=settings.content,
-        inputs=(BASE, settings.data.input),
-    )
+    return [task(name) for name in task_settings()]
 
 
 def task_settings() -> dict[str, PrefixConfig]:
@@ -161,15 +148,7 @@ def task_settings() -> dict[str, PrefixConfig]:
 
 
 def run_settings(task: str, *overrides: str) -> PrefixConfig:
-    """Return the settings for a task's run on the profile's own base model.
-
-    Args:
-        task: name of a task in the profile.
-        overrides: settings to change, as `key=value`.
-
-    Raises:
-        UsageError: if the profile has no such task.
-    """
+    """Return the settings for a task's run on the profile's base model, with overrides `key=value`."""
     values = config.to_dict(_settings_of(task))
     values["model"]["base"] = str(BASE.folder / MODEL)
     return config.build(PrefixConfig, values, overrides)
@@ -183,20 +162,13 @@ def quick() -> QuickConfig:
 def quick_settings(task: str, *overrides: str) -> PrefixConfig:
     """Return the settings for a short run of a task in this process, as for `run_settings`. A sixth of it warms up."""
     chosen = quick()
-    changes = {
-        "engine.num_train_epochs": "null",
-        "engine.max_steps": chosen.steps,
-        "precision.dtype": chosen.dtype,
-        "optimizer.lr.warmup_steps": max(1, chosen.steps // 6),
-    }
-    return run_settings(task, *(f"{key}={value}" for key, value in changes.items()), *overrides)
+    steps = ["engine.num_train_epochs=null", f"engine.max_steps={chosen.steps}"]
+    warmup = f"optimizer.lr.warmup_steps={max(1, chosen.steps // 6)}"
+    return run_settings(task, *steps, warmup, f"precision.dtype={chosen.dtype}", *overrides)
 
 
 def build_base() -> str:
-    """Train or fetch the base if it is missing, and return where it comes from.
-
-    If it is trained here, the lines also say how many tokens each source gave.
-    """
+    """Train or fetch the base if it is missing, and return where it comes from and the tokens of each source."""
     recipe = _recipe()
     line = fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
     counts: dict[str, int] = {} if recipe.checkpoint else (TOKENS.manifest() or {"counts": {}})["counts"]
@@ -219,14 +191,7 @@ def _settings_of(task: str) -> PrefixConfig:
 
 
 def with_data(settings: PrefixConfig) -> PrefixConfig:
-    """Return the settings, with data.input set to the course's samples for the task if it is unset.
-
-    Raises UsageError if the course has no samples for the task.
-    """
+    """Return the settings, with data.input set to the course's samples for the task if it is unset."""
     if settings.data.input:
         return settings
-    if not (paths.data(CHAT).parent / f"tasks/{settings.task_name}.jsonl").is_file():
-        raise UsageError(
-            f"data.input: not set, and the course has no samples of a task {settings.task_name!r}; give a file"
-        )
     return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))

@@ -1,6 +1,6 @@
-"""Cost of a prefix: trained and deployed parameters, and their shares of the frozen model's parameters."""
+"""Parameter counts of a prefix."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -21,15 +21,13 @@ class Counts:
     base: int
 
     def summary(self) -> str:
-        """Return a one-line summary of the counts and their shares of the base model's parameters."""
+        """Return the counts and their shares of the base model's parameters as one line."""
+        shares = {"trained_share": self.trained / self.base, "deployed_share": self.deployed / self.base}
         return tr(
             "trained {trained:,} ({trained_share:.2%} of the base's {base:,}), "
             "deployed {deployed:,} ({deployed_share:.2%})",
-            trained=self.trained,
-            trained_share=self.trained / self.base,
-            base=self.base,
-            deployed=self.deployed,
-            deployed_share=self.deployed / self.base,
+            **asdict(self),
+            **shares,
         )
 
 

@@ -1,8 +1,4 @@
-"""Training input: sequences of token ids, shuffled anew for each epoch, and batches with padding on the right.
-
-Each sequence depends only on the seed and its index. A resumed run therefore reads the same sequences as an
-uninterrupted one.
-"""
+"""Training input: sequences of token ids, shuffled anew for each epoch, and batches with padding on the right."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -37,20 +33,17 @@ def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) ->
     result = []
     for sample in samples:
         whole = [*sample.prompt, *sample.target, end]
-        if sample.prompt:
-            result.append(TokenRow(whole, len(sample.prompt)))
-            continue
-        if begin is not None:
+        if begin is not None and not sample.prompt:
             result.append(TokenRow([begin, *whole], 1))
-        if plain:
-            result.append(TokenRow(whole, 1))
+        if plain or sample.prompt:
+            result.append(TokenRow(whole, len(sample.prompt) or 1))
     return result
 
 
 class Samples(torch.utils.data.Dataset[TokenRow]):
-    """Dataset of `number` sequences that repeats `rows`, in a new random order for each epoch.
+    """Dataset of `number` sequences that repeats `rows`, with `shuffle` in a new random order for each epoch.
 
-    If `shuffle` is false, the order of `rows` is preserved.
+    Each sequence depends only on the seed and its index, so that a resumed run reads the same sequences.
     """
 
     def __init__(self, rows: Sequence[TokenRow], number: int, seed: int, shuffle: bool = True) -> None:

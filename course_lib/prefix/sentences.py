@@ -1,14 +1,13 @@
 """Generator of short polite sentences with their plain forms, from a word list and three sentence patterns.
 
-A base of two million parameters cannot rewrite free text. It can learn to rewrite sentences built from about 90 words,
-if its training text shows how a sentence is repeated, made plain, or turned into a question. `documents` writes such
-text for the base, and `pairs` the sentences of the task `plain`. No sentence is in both.
+A base of two million parameters cannot rewrite free text, but sentences built from about 90 words. `documents` writes
+training text for the base, and `pairs` the sentences of the task `plain`. No sentence is in both.
 """
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 PEOPLE = "私 彼 彼女 母 父 兄 姉 弟 妹 祖母 祖父 先生 学生 友人 子供 医者"
 JOBS = "教師 作家 兵士 職員 農民 船長 俳優 市長"
@@ -47,8 +46,7 @@ KINDS = {"verb": 0.55, "verb with place": 0.2, "noun": 0.25}
 CHANGES = {"repeat": 0.45, "plain": 0.35, "question": 0.2}
 
 
-@dataclass(frozen=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A sentence in polite and in plain form, each with its full stop."""
 
     polite: str
@@ -62,35 +60,26 @@ class Sentence:
 
 def every_sentence() -> dict[str, list[Sentence]]:
     """Return all sentences that the patterns can form, by kind and in a fixed order."""
-    people, places = PEOPLE.split(), [f"{place}で" for place in PLACES.split()]
+    predicates = {
+        "verb": list(_predicates("")),
+        "verb with place": [forms for place in PLACES.split() for forms in _predicates(f"{place}で")],
+        "noun": [(job + polite, job + plain) for job in JOBS.split() for polite, plain in NOUN_FORMS],
+    }
     return {
-        "verb": [_sentence(person, *forms) for person in people for forms in _predicates("")],
-        "verb with place": [
-            _sentence(person, *forms) for person in people for place in places for forms in _predicates(place)
-        ],
-        "noun": [
-            _sentence(person, job + polite, job + plain)
-            for person in people
-            for job in JOBS.split()
-            for polite, plain in NOUN_FORMS
-        ],
+        kind: [Sentence(f"{who}は{polite}。", f"{who}は{plain}。") for who in PEOPLE.split() for polite, plain in forms]
+        for kind, forms in predicates.items()
     }
 
 
 def pairs() -> list[Sentence]:
     """Return the sentences of the task, shuffled."""
-    chosen, _ = _split()
-    return list(chosen)
+    return list(_split()[0])
 
 
 def documents(number: int, seed: int = 6) -> Iterator[str]:
-    """Yield texts for the base: a polite sentence that is not in the task, then three lines made from it.
+    """Yield `number` texts for the base: a polite sentence that is not in the task, then three lines made from it.
 
     Each of the three lines repeats the sentence, is its plain form, or asks it as a question, at random by CHANGES.
-
-    Args:
-        number: number of texts.
-        seed: seed of the random generator.
     """
     rng = random.Random(seed)
     _, others = _split()
@@ -123,7 +112,3 @@ def _predicates(place: str) -> Iterator[tuple[str, str]]:
         for noun in objects.split():
             for ending, form in zip(POLITE_VERB, plain, strict=True):
                 yield f"{place}{noun}を{stem}{ending}", f"{place}{noun}を{form}"
-
-
-def _sentence(subject: str, polite: str, plain: str) -> Sentence:
-    return Sentence(f"{subject}は{polite}。", f"{subject}は{plain}。")

@@ -4,26 +4,23 @@ Samples, loss, learning-rate schedule and updates are those of a run (task.py). 
 notebook, and for tests that compare it with DeepSpeed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from math import nan
 from time import perf_counter
 
 import torch
 from torch import Tensor
 
-from course_lib.checkpoints.compute import device, one_thread, trainings_at_once
+from course_lib.checkpoints.compute import device, one_thread
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import UsageError
-from course_lib.language.words import tr
-from course_lib.notebooks.progress import progress
-from course_lib.parallel import ordered_map
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.measure import exact_matches, kept_for_backward
 from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import Samples, TokenRow, collate, loss
 from course_lib.prefix.task import PrefixTask
-from course_lib.settings import config
 from course_lib.training import quick
 
 Build = Callable[[PrefixConfig], PrefixModel]
@@ -34,21 +31,19 @@ class Case:
     """Measurements from one training run."""
 
     losses: list[float]  # training loss at each step [nats per token]
-    held_out: float | None  # held-out loss [nats per token]
-    matches: float | None  # share of held-out targets that greedy decoding returns exactly
+    held_out: float  # held-out loss [nats per token]; NaN without held-out samples
+    matches: float  # share of held-out targets that greedy decoding returns exactly; NaN without held-out samples
     trained: int  # number of trained parameters
     states: int  # size of the gradients and of AdamW's two moments [bytes]
     activations: int  # size of what the forward pass of the first micro-batch keeps for the backward pass [bytes]
     seconds: float  # duration of the training steps
-    model: PrefixModel | None = None  # the trained model; None in a sweep
+    model: PrefixModel | None = None  # the trained model; None in a comparison
 
 
 def train(settings: PrefixConfig, build_model: Build = build) -> Case:
     """Train on one device: the GPU if there is one and launch.device allows it, otherwise the CPU.
 
-    Args:
-        settings: settings of the run.
-        build_model: returns the model to train, before its warm start.
+    `build_model` returns the model to train, before its warm start.
     """
     if settings.precision.dtype == "fp16":
         raise UsageError(
@@ -90,48 +85,14 @@ def _measured(settings: PrefixConfig, task: PrefixTask, model: PrefixModel) -> C
     )
 
 
-def sweep(
-    settings: PrefixConfig, cases: Mapping[str, Sequence[str]], builders: Mapping[str, Build] | None = None
-) -> dict[str, Case]:
-    """Train once for each case and return the measurements, without the models, by case name.
-
-    On the CPU, where a small model runs on one thread, the other cores train other cases at the same time. The results
-    are the same, apart from `Case.seconds`.
-
-    Args:
-        settings: settings shared by all cases.
-        cases: overrides for each case, such as {"P = 5": ["model.length=5"], "full": ["model.method=full"]}.
-        builders: functions that return the model to train, for cases that train something else than model.method says;
-            they must be picklable.
-    """
-    chosen = [
-        (config.build(PrefixConfig, config.to_dict(settings), overrides), (builders or {}).get(name, build))
-        for name, overrides in cases.items()
-    ]
-    workers = trainings_at_once(settings.sizes().parameters, settings.launch.device)
-    results = {}
-    with progress(len(cases), "run", "training") as bar:
-        for name, case in zip(cases, ordered_map(_case, chosen, min(workers, len(cases))), strict=True):
-            bar.set_postfix_str(tr(name))
-            results[name] = case
-            bar.update()
-    return results
-
-
-def _case(chosen: tuple[PrefixConfig, Build]) -> Case:
-    return replace(train(*chosen), model=None)
-
-
 def _loss(model: PrefixModel, rows: Sequence[TokenRow]) -> Tensor:
     batch = {name: tensor.to(model.base.device) for name, tensor in collate(rows).items()}
     return loss(model(batch["input_ids"]), batch["labels"])
 
 
 @torch.no_grad()
-def evaluate(model: PrefixModel, rows: Sequence[TokenRow], micro: int) -> float | None:
-    """Return the mean micro-batch loss [nats per token], weighted by micro-batch size, or None if `rows` is empty."""
-    if not rows:
-        return None
+def evaluate(model: PrefixModel, rows: Sequence[TokenRow], micro: int) -> float:
+    """Return the mean micro-batch loss [nats per token], weighted by micro-batch size, or NaN if `rows` is empty."""
     model.eval()
     batches = [rows[at : at + micro] for at in range(0, len(rows), micro)]
-    return sum(_loss(model, batch).item() * len(batch) for batch in batches) / len(rows)
+    return sum(_loss(model, batch).item() * len(batch) for batch in batches) / len(rows) if rows else nan

@@ -24,10 +24,8 @@ def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
     """
     ids = list(range(tokens)) if isinstance(tokens, int) else list(tokens)
     rows = model.config.vocab_size
-    if not ids or not all(0 <= number < rows for number in ids):
-        raise UsageError(
-            f"length: a warm start from the ids {ids[:1]} to {ids[-1:]} is not allowed: the model knows 0 to {rows - 1}"
-        )
+    if not ids or min(ids) < 0 or max(ids) >= rows:
+        raise UsageError(f"length: a warm start from the ids {ids[:1]} to {ids[-1:]}; the model knows 0 to {rows - 1}")
     require_room(model.config, len(ids), 0)
     cache = model(torch.tensor([ids], device=model.device), use_cache=True).past_key_values
     stacked = torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in cache.layers])
@@ -38,10 +36,9 @@ def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
 def fit(
     encoder: PrefixEncoder, target: Tensor, steps: int = 200, lr: float = 1e-4, weight_decay: float = 0.01
 ) -> list[float]:
-    """Train the encoder to output the rows in `target` [P, width], and return the loss before each step.
+    """Train the encoder to output the rows in `target` [P, width], and return the mean squared error before each step.
 
-    The loss is the mean squared error over all rows. The optimizer is AdamW, without weight decay for biases. If the
-    encoder has no MLP, the target is copied into it without any training: 200 steps from an embedding drawn from
+    If the encoder has no MLP, the target is copied into it without any training: 200 steps from an embedding drawn from
     N(0, 1) would not come close to the target.
     """
     if not encoder.reparameterize:

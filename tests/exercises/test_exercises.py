@@ -23,13 +23,7 @@ def is_four(answer: Any) -> str | None:
 
 
 FOUR = Exercise("What is 2 + 2?", is_four, ("Count.", "Use your fingers.", "It is even."), 4, "two twos are four")
-TWICE = Exercise(
-    "Write double.",
-    lambda f: run_cases(f, [((2,), 4, "add"), ((0,), 0, "nothing")]),
-    ("Add it to itself.",),
-    double,
-    "2·n",
-)
+TWICE = Exercise("Write double.", (((2,), "add"), ((0,), "nothing")), ("Add it to itself.",), double, "2·n")
 
 
 @pytest.fixture
@@ -104,7 +98,6 @@ def test_an_unknown_number_is_refused_by_name(chapter: Chapter, number: Any) -> 
         (torch.tensor(2.0, requires_grad=True), 2.0),
         ((torch.tensor([1, 2]), np.bool_(True)), [[1, 2], True]),
         ({"loss": torch.tensor(0.25)}, {"loss": 0.25}),
-        (np.longdouble(2), np.longdouble(2)),
     ],
 )
 def test_one_conversion_for_all_answers(answer: Any, converted: Any) -> None:
@@ -126,13 +119,16 @@ def test_integers_are_exact_and_floats_are_not(result: Any, expected: Any, equal
 
 
 def test_functions_and_known_mistakes_are_named_and_arguments_stay_as_they_were() -> None:
-    cases = [((["ab"], double), "AB", "apply it", (("ab", "str.upper was not called"),))]
+    cases = [((["ab"], double), "apply it", ("ab", "str.upper was not called"))]
 
     def spoil(texts: list[str], f: Any) -> str:
         return texts.pop()
 
     for _ in range(2):
-        assert run_cases(spoil, cases) == "For ['ab'], double expected 'AB', got 'ab': str.upper was not called."
+        assert (
+            run_cases(spoil, lambda texts, f: texts[0].upper(), cases)
+            == "For ['ab'], double expected 'AB', got 'ab': str.upper was not called."
+        )
 
 
 # what JupyterLab's sanitizer keeps in a notebook that is not trusted (@jupyterlab/apputils, sanitizer.ts)

@@ -47,11 +47,7 @@ RIGHT: dict[int, list[Any]] = {
         in_place,
     ],
     2: in_forms(step, NUMBER),
-    3: [
-        (learn, 4e-2),
-        (learn, np.float32(0.04)),
-        (learn, torch.tensor(0.04)),
-    ],
+    3: [(learn, 4e-2), (learn, np.float32(0.04)), (learn, torch.tensor(0.04))],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [

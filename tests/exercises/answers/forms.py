@@ -8,19 +8,9 @@ import torch
 
 Form = Callable[[Any], Any]
 # of a number
-NUMBER: tuple[Form, ...] = (
-    float,
-    np.float32,
-    np.array,
-    lambda x: torch.tensor(float(x), requires_grad=True),
-)
+NUMBER: tuple[Form, ...] = (float, np.float32, np.array, lambda x: torch.tensor(float(x), requires_grad=True))
 # of a list, also a nested one
-LIST: tuple[Form, ...] = (
-    list,
-    tuple,
-    lambda x: tuple(map(np.array, x)),
-    lambda x: [torch.tensor(each) for each in x],
-)
+LIST: tuple[Form, ...] = (list, tuple, lambda x: tuple(map(np.array, x)), lambda x: [torch.tensor(each) for each in x])
 # of a text
 TEXT: tuple[Form, ...] = (str, np.str_, np.array)
 

@@ -44,7 +44,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((1.5, {1.0: 0.11, 1.25: 0.04, 1.5: 0.01}), "the answer is a factor"),
         (0.95, "is none of them"),
         (1.25, "go higher"),
-        (1.35, "more than needed: with 1.3"),
+        (1.35, "more than needed: 1.3"),
     ],
     3: [
         (lambda n, p, s: mask(n, p, s, own=0), "a token sees itself"),

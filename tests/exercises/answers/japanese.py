@@ -30,16 +30,12 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ("LLMの学習 スーーーパー①", "run of ー"),
         ("LLMの学習スーパ①", "character by character"),
     ],
-    2: [
-        ((-1176, 3853), "order"),
-        ((-3853, 1176), "other way round"),
-        ((47624, -17031), "not the differences"),
-    ],
+    2: [((-1176, 3853), "order"), ((-3853, 1176), "other way round"), ((47624, -17031), "not the differences")],
     3: [
         (lambda m: m.replace(" ", "").replace("␣", " "), "keep their spaces"),
         (lambda m: m.replace("␣", ""), "at the end"),
         (lambda m: [w.lstrip("␣") for w in m.split(" ")], "join the words"),
         (lambda m: by_pattern(m.replace("␛e", "␛")), "before ␛e"),
     ],
-    4: [(23, "too few"), (17, "again"), (102, "more work"), (0.5, "whole number")],
+    4: [(23, "too few"), (17, "a few more"), (102, "more work"), (0.5, "whole number")],
 }

@@ -21,7 +21,7 @@ def layout(own: int, tokens: int, widest: int, longest: int) -> tuple[list[int],
 
 # length → share of exact matches of each seed
 SHARES = {1: [0.1, 0.2, 0.15], 2: [0.7, 0.6, 0.65], 5: [0.7, 0.6, 0.68], 20: [0.7, 0.6, 0.68]}
-SHARES |= {3: [0.0] * 3, 4: [0.02, 0.0, 0.0], 6: [0.0, 0.02, 0.0]}
+SHARES |= {3: [0.0] * 3, 4: [0.02, 0.0, 0.0]}
 NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
     1: in_forms(prefix.parameters, LIST),
@@ -36,13 +36,13 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda p, n, h, i, d: prefix.parameters(p, n, h, i, d)[::-1], "trained, then deployed"),
     ],
     2: [
-        (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "are not learned: -100"),
+        (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "within the prompt are not learned"),
         (lambda p, t, e: ([*p, *t, e], [-100] * (len(p) - 1) + [*t, e]), "does not read the end"),
         (lambda p, t, e: ([*p, *t], [-100] * len(p) + t), "not shifted"),
     ],
     3: [
         (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "come after the prefix"),
-        (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "on the left of each part"),
+        (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "each padded on the left"),
         (lambda p, t, mp, mt: ([0] * (mp + mt - p - t) + [1] * (p + t), [*range(p, p + t)]), "its own padding"),
         (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], [*range(mp, mp + t)]), "the prefix here has 2"),
     ],
@@ -52,6 +52,5 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((5, [5, 20, 20]), "stop helping"),
         ((1, [1, 5, 20]), "by more than the spread"),
         ((20, [1, 5, 20]), "with fewer positions"),
-        ((6, [6, 3, 4]), "no length works"),
     ],
 }  # fmt: skip

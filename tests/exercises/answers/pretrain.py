@@ -33,7 +33,7 @@ RIGHT: dict[int, list[Any]] = {
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
         ([], "largest part is activations"),
-        (["zero.stage=3", "batch.micro_size=1"], "stay at stage 2"),
+        (["zero.stage=3", "batch.micro_size=1"], "without offload"),
         (["batch.global_size=264", "batch.micro_size=1"], "264 samples instead of 528"),
         (["batch.micro=1"], "unknown"),
     ],
