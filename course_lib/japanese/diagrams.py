@@ -12,6 +12,7 @@ from course_lib.notebooks.canvas import (
     BLUE,
     GREEN,
     GREY,
+    MUTED,
     ORANGE,
     PLAIN,
     SMALL,
@@ -100,7 +101,7 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
         color = ORANGE if node.best else GREEN if node[:4] in second else PLAIN
         canvas.box(x, 74 + row * (TILE + 6), span, TILE, node.surface, node.part, *numbers, color=color, bold=True)
     legend = tr("in a tile: part of speech, cost of the word, cost of the cheapest path to its end")
-    canvas.lines(16, below + 8, [legend])
+    canvas.text(16, below + 8, legend, SMALL, MUTED, "start")
     y = below + 34
     facts = []
     for (name, each, color), height in zip(paths, heights, strict=True):

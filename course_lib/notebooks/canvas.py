@@ -1,11 +1,9 @@
-"""A canvas for the drawings that show a learner's own values: boxes, arrows and labels on a light card, as SVG.
-
-Sizes are chosen for the English words; a translation that is wider is written smaller, down to SMALLEST pixels.
-"""
+"""A canvas for the drawings that show a learner's own values: boxes, arrows and labels on a light card, as SVG."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from itertools import count
+from typing import NamedTuple
 
 import drawsvg
 
@@ -73,15 +71,9 @@ class Canvas:
         self._head.append(drawsvg.Lines(-0.9, -0.45, -0.9, 0.45, 0.1, 0, fill=MUTED, close=True))
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        size: int = TEXT,
-        color: str = INK,
-        anchor: str = "middle",
+        self, x: float, y: float, text: str, size: int = TEXT, color: str = INK, anchor: str = "middle",
         bold: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write one line whose vertical middle is at `y`; `anchor` is start, middle or end."""
         share = {"start": 0, "middle": 0.5, "end": 1}[anchor]
         # The line may extend from x by its share to the left, and by the rest of it to the right.
@@ -91,11 +83,6 @@ class Canvas:
         # 0.35 of the size lies between the base line and the middle of a letter.
         base = round(y + 0.35 * size, 1)
         self._content.append(drawsvg.Text(text, size, round(x, 1), base, text_anchor=anchor, fill=color, **weight))
-
-    def lines(self, x: float, y: float, lines: Sequence[str], size: int = SMALL, color: str = MUTED) -> None:
-        """Write left-aligned lines below each other; `y` is the middle of the first line."""
-        for number, line in enumerate(lines):
-            self.text(x, y + number * LINE_HEIGHT, line, size, color, "start")
 
     def box(
         self, x: float, y: float, width: float, height: float, *lines: str, color: Color = PLAIN, size: int = TEXT,
@@ -113,21 +100,16 @@ class Canvas:
 
     def line(self, *points: Point, head: bool = False) -> None:
         """Draw a line through two or more points, with an arrow head at the last one if `head` is true."""
-        style: dict[str, Any] = {"marker_end": self._head} if head else {}
+        end = {"marker_end": self._head} if head else {}
         flat = [round(number, 1) for point in points for number in point]
-        self._content.append(drawsvg.Lines(*flat, fill="none", stroke=MUTED, stroke_width=1.5, **style))
+        self._content.append(drawsvg.Lines(*flat, fill="none", stroke=MUTED, stroke_width=1.5, **end))
 
     def arrow(self, *points: Point) -> None:
         """Draw an arrow through two or more points."""
         self.line(*points, head=True)
 
     def finish(self, title: str, description: str) -> Drawing:
-        """Return the drawing.
-
-        Args:
-            title: what the drawing is; it is also written in the upper left corner.
-            description: what the drawing shows, for readers who do not see it.
-        """
+        """Return the drawing with its title at the top left, and a description for readers who do not see it."""
         self.text(16, 20, title, TITLE, anchor="start", bold=True)
         out = drawsvg.Drawing(self.width, self.height, role="img", font_family=FONTS)
         out.append(drawsvg.Title(title))
@@ -144,15 +126,12 @@ class _Description(drawsvg.Title):  # type: ignore[misc]
 
 
 def text_width(text: str, size: int = TEXT, bold: bool = False) -> float:
-    """Estimate the width of a line [pixels] from the widths of DejaVu Sans, which is wider than Arial.
-
-    A Japanese character is as wide as the font is high.
-    """
+    """Estimate the width of a line [pixels] from the widths of DejaVu Sans, which is wider than Arial."""
     return size * sum(map(_ems, text)) * (1.1 if bold else 1)
 
 
 def _fitting(text: str, size: int, bold: bool, room: float) -> int:
-    """Return a font size at which a translated line is at most `room` pixels wide, if there is one; else `size`."""
+    """Return `size`, or for a translated line a smaller size at which it is at most `room` pixels wide."""
     if words.language() == words.SOURCE:
         return size
     return next((each for each in range(size, SMALLEST - 1, -1) if text_width(text, each, bold) <= room), size)
@@ -176,13 +155,8 @@ def _ems(character: str) -> float:
 
 def rows_without_overlap(spans: Iterable[tuple[int, int]]) -> list[int]:
     """Return a row number for each span (start, end): the first row where the span overlaps no earlier one."""
-    rows: list[list[tuple[int, int]]] = []
-    numbers = []
+    placed: list[tuple[int, int, int]] = []
     for start, end in spans:
-        free = (number for number, row in enumerate(rows) if all(end <= first or last <= start for first, last in row))
-        number = next(free, len(rows))
-        if number == len(rows):
-            rows.append([])
-        rows[number].append((start, end))
-        numbers.append(number)
-    return numbers
+        taken = {row for row, first, last in placed if first < end and start < last}
+        placed.append((next(row for row in count() if row not in taken), start, end))
+    return [row for row, _, _ in placed]

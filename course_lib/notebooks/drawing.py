@@ -1,7 +1,4 @@
-"""Drawings: SVG files, one per language, in the folder `drawings`, and how a notebook shows them.
-
-The three drawings that show a learner's own values are computed with canvas.py, in the chapters' diagrams.py.
-"""
+"""Drawings: SVG files, one per language, in the folder `drawings`, and how a notebook shows them."""
 
 import re
 from base64 import b64encode
@@ -11,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
-from course_lib.language.words import tr
 from course_lib.language import words
+from course_lib.language.words import tr
 
 FOLDER = Path(__file__).with_name("drawings")
 # How road() shows the reader's place: the color of the box, and the position of the text above it.
@@ -33,25 +30,21 @@ class Drawing:
     @property
     def title(self) -> str:
         """What the drawing is: the SVG's title."""
-        return self._element("title")
+        return self._part("<title>(.*?)</title>")
 
     @property
     def alt(self) -> str:
         """The text for readers who do not see the drawing: the SVG's title and description."""
-        return f"{self.title}. {self._element('desc')}"
+        return f"{self.title}. {self._part('<desc>(.*?)</desc>')}"
 
     @property
     def html(self) -> str:
         """An HTML image that contains the SVG."""
-        width = re.search(r' width="(\d+)"', self.svg)
-        source = b64encode(self.svg.encode()).decode()
-        return (
-            f'<img alt="{escape(self.alt)}" width="{width[1] if width else ""}" '
-            f'src="data:image/svg+xml;base64,{source}">'
-        )
+        width, source = self._part(r' width="(\d+)"'), b64encode(self.svg.encode()).decode()
+        return f'<img alt="{escape(self.alt)}" width="{width}" src="data:image/svg+xml;base64,{source}">'
 
-    def _element(self, name: str) -> str:
-        found = re.search(f"<{name}>(.*?)</{name}>", self.svg, re.DOTALL)
+    def _part(self, pattern: str) -> str:
+        found = re.search(pattern, self.svg, re.DOTALL)
         return unescape(found[1]) if found else ""
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
@@ -59,11 +52,7 @@ class Drawing:
 
 
 def drawing(name: str) -> Drawing:
-    """Return a drawing by its file name without the ending, in the reader's language if there is one, else in English.
-
-    Raises:
-        UsageError: if no drawing has this name.
-    """
+    """Return a drawing by its file name without the ending, in the reader's language or else in English."""
     for language in (words.language(), words.SOURCE):
         path = FOLDER / language / f"{name}.svg"
         if path.is_file():
@@ -73,17 +62,14 @@ def drawing(name: str) -> Drawing:
 
 
 def road(notebook: str | None = None) -> Drawing:
-    """Return the drawing of the eight notebooks and what each hands to the next, with "you are here" at one of them.
+    """Return the drawing of the eight notebooks and what each hands to the next.
 
-    Args:
-        notebook: file name of the notebook without its ending, such as "03_tokenizers"; None marks no place.
-
-    Raises:
-        UsageError: if the course has no such notebook.
+    "You are here" is at `notebook`, a file name without its ending such as "03_tokenizers"; None marks no place.
     """
-    svg = drawing("road").svg
+    whole = drawing("road")
     if notebook is None:
-        return Drawing(svg)
+        return whole
+    svg = whole.svg
     box = re.search(rf'<g id="{re.escape(notebook)}">\n<rect x="(\d+)" y="(\d+)"', svg)
     if box is None:
         stops = ", ".join(re.findall(r'<g id="(\w+)">', svg))

@@ -14,13 +14,12 @@ from course_lib.notebooks.progress import progress
 
 
 def execute(source: Path, target: Path) -> int:
-    """Run every cell of a notebook in the notebook's folder, and write the notebook with its outputs.
+    """Run every cell of a notebook in the notebook's folder, write it with its outputs, and return its code cells.
 
-    Returns the number of code cells. If a cell fails, raises CourseError naming the cell and the exception, and does
-    not write `target`.
+    If a cell fails, raises CourseError naming the cell and the exception, and does not write `target`.
     """
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    cells = sum(cell.cell_type == "code" for cell in notebook.cells)
     client = NotebookClient(
         notebook,
         # At more verbose levels, the kernel warns at every start that the loopback connection is not encrypted.
@@ -30,10 +29,10 @@ def execute(source: Path, target: Path) -> int:
         kernel_name="python3",
         resources={"metadata": {"path": str(source.parent)}},
     )
-    executed = []
-    with progress(len(cells), "cell", source.stem) as bar:
+    executed: list[object] = []
+    with progress(cells, "cell", source.stem) as bar:
 
-        def count(cell: nbformat.NotebookNode, **_: object) -> None:
+        def count(cell: object, **_: object) -> None:
             executed.append(cell)
             bar.update()
 
@@ -41,15 +40,14 @@ def execute(source: Path, target: Path) -> int:
         try:
             _run(client)
         except CellExecutionError as error:
-            failed = [any(output.output_type == "error" for output in cell.outputs) for cell in cells]
-            number = failed.index(True) + 1 if True in failed else 0
-            raise CourseError(f"{source.name}: code cell {number} failed: {error.ename}: {error.evalue}") from error
+            place = f"{source.name}: code cell {len(executed)}"
+            raise CourseError(f"{place} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
-            problem = "the kernel died (out of memory?) or hung"
-            raise CourseError(f"{source.name}: code cell {len(executed) + 1}: {problem}") from error
+            place = f"{source.name}: code cell {len(executed) + 1}"
+            raise CourseError(f"{place}: the kernel died (out of memory?) or hung") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
-    return len(cells)
+    return cells
 
 
 def _run(client: NotebookClient) -> None:
@@ -71,10 +69,7 @@ def _run(client: NotebookClient) -> None:
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Remove metadata that changes between runs and is of no use to readers.
-
-    This includes timings, the Python version, and the state and output of widgets, such as progress bars.
-    """
+    """Remove what changes between runs: timings, the Python version, and widgets, such as progress bars."""
     notebook.metadata.pop("widgets", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     for cell in notebook.cells:
