@@ -55,7 +55,8 @@ class Runs:
 
     def summary(self) -> str:
         """Return held-out loss and exact matches as one line: mean ± sample standard deviation."""
-        values = dict(zip(("loss", "loss_spread", "exact", "exact_spread"), self.held_out + self.matches, strict=True))
+        (loss, loss_spread), (exact, exact_spread) = self.held_out, self.matches
+        values = {"loss": loss, "loss_spread": loss_spread, "exact": exact, "exact_spread": exact_spread}
         return tr(
             "held-out loss {loss:.3f} nats ± {loss_spread:.3f} nats, {exact:.0%} ± {exact_spread:.0%} exact", **values
         )

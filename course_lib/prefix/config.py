@@ -22,7 +22,7 @@ from course_lib.training.settings import RunConfig
 
 # Prefix format: the course's own safetensors file, rinna's torch file, or a peft folder.
 Form = Literal["course", "rinna", "peft"]
-# Name of the prefix file in a run folder and in a task's product.
+# Name of the prefix file in a run folder and in a product.
 FILE = "prefix.safetensors"
 # Ways to train a task that the notebook compares, with the learning rates that it tries on a small base.
 Way = Literal["mlp", "embedding", "LoRA", "full"]
@@ -74,8 +74,7 @@ class ModelConfig:
             return config.load(PretrainConfig, self.shape).model
         path = self.base / "config.json"
         content = read_json(path)
-        family = content.get("model_type")
-        if not isinstance(family, str) or family not in BY_MODEL_TYPE:
+        if (family := content.get("model_type")) not in BY_MODEL_TYPE:
             raise CourseError(f"{path}: a {family} model cannot take a prefix; allowed: {', '.join(BY_MODEL_TYPE)}")
         return BY_MODEL_TYPE[family].from_hf(content, path)
 

@@ -18,18 +18,13 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
         for column in range(length + row + 1):
             colour = COLOURS[1] if column < length else AFTER
             axis.add_patch(Rectangle((column - 0.46, row - 0.43), 0.92, 0.86, facecolor=colour))
-    axis.axvline(length - 0.5, color=BEFORE, linewidth=1.5)
-    axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5))
-    axis.set_xticks(range(len(names)), names, fontsize=10)
-    axis.set_yticks(range(len(tokens)), tokens, fontsize=10)
+    axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), ylabel=tr("a token …"), title=tr("… sees"))
+    axis.set_xticks(range(len(names)), names)
+    axis.set_yticks(range(len(tokens)), tokens)
     axis.xaxis.tick_top()
-    axis.tick_params(length=0)
-    axis.spines[["left", "bottom"]].set_visible(False)
-    axis.set(ylabel=tr("a token …"), title=tr("… sees"))
     key = [
         Patch(facecolor=COLOURS[1], label=tr("prefix: trained, seen by every token")),
         Patch(facecolor=AFTER, label=tr("text: itself and what stands before it")),
-        Patch(facecolor="white", edgecolor=BEFORE, label=tr("not seen")),
     ]
     figure.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return figure
@@ -60,7 +55,7 @@ def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
     figure, axes = subplots(2, height=3.0)
     spreads = [[runs.held_out for runs in cases.values()], [runs.matches for runs in cases.values()]]
     for axis, values, baseline in zip(axes, spreads, without, strict=True):
-        means, deviations = [each.mean for each in values], [each.deviation for each in values]
+        means, deviations = zip(*values, strict=True)
         axis.errorbar(list(cases), means, deviations, color=AFTER, marker="o", capsize=4, label=tr("with prefix"))
         axis.axhline(baseline, color=BEFORE, linestyle="--", label=tr("without prefix"))
         axis.set_xscale("log", base=2)
@@ -81,14 +76,11 @@ def methods(cases: Mapping[str, Runs], without: float) -> Any:
     figure, axes = subplots(2, height=3.0, width=9.0)
     # Open markers of different shapes stay visible where two methods lie on each other.
     for (name, runs), colour, marker in zip(cases.items(), COLOURS, "osD^", strict=False):
-        loss, style = runs.held_out, {"marker": marker, "markersize": 9, "markerfacecolor": "none", "linestyle": "none"}
-        axes[0].errorbar(
-            runs.runs[0].trained, loss.mean, loss.deviation, color=colour, capsize=4, label=tr(name), **style
-        )
+        style = {"marker": marker, "markersize": 9, "markerfacecolor": "none", "linestyle": "none", "capsize": 4}
+        axes[0].errorbar(runs.runs[0].trained, *runs.held_out, color=colour, label=tr(name), **style)
     axes[0].axhline(without, color=BEFORE, linestyle="--", label=tr("no training"))
     axes[0].set(xscale="log", xlabel=tr("trained parameters"), ylabel=tr("held-out loss [nats per token]"))
     axes[0].set_ylim(bottom=0)
-    axes[0].legend(frameon=False, fontsize=8)
     rows = range(len(cases))
     states = [runs.runs[0].states / 1e6 for runs in cases.values()]
     kept = [runs.runs[0].activations / 1e6 for runs in cases.values()]
@@ -97,5 +89,6 @@ def methods(cases: Mapping[str, Runs], without: float) -> Any:
     axes[1].set_yticks(rows, [tr(name) for name in cases])
     axes[1].invert_yaxis()
     axes[1].set_xlabel(tr("memory [MB]"))
-    axes[1].legend(frameon=False, fontsize=8)
+    for axis in axes:
+        axis.legend(frameon=False, fontsize=8)
     return figure

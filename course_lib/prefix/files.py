@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from course_lib.checkpoints.safe_load import refusal, safe_load
+from course_lib.checkpoints.safe_load import refusal
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, read_json, require_file
 from course_lib.generation.prefix_cache import Shape
@@ -117,12 +117,8 @@ def _read_peft(folder: Path) -> Prefix:
         )
     heads = config["num_attention_heads"]
     shape = Shape(config["num_layers"], heads, config["token_dim"] // heads)
-    if (folder / WEIGHTS).is_file():
-        with safe_open(folder / WEIGHTS, "pt") as tensors:
-            values = tensors.get_tensor(EMBEDDINGS)
-    else:
-        # As older versions of peft wrote it.
-        values = safe_load(folder / "adapter_model.bin")[EMBEDDINGS]
+    with safe_open(require_file(folder / WEIGHTS), "pt") as tensors:
+        values = tensors.get_tensor(EMBEDDINGS)
     return Prefix(values, about.get("task") or folder.name, about.get("base", ""), shape, about.get("settings", {}))
 
 

@@ -1,7 +1,6 @@
 """LoRA by peft, for comparison with a prefix: low-rank updates of the attention projections of a frozen base.
 
-Each adapted weight W [out, in] becomes W + (alpha / rank)·B·A with B [out, rank] and A [rank, in]. B starts at 0, so
-that training starts from the base. Source: Hu et al. 2021, arXiv:2106.09685.
+Each weight W [out, in] becomes W + (alpha / rank)·B·A, where B [out, rank] starts at 0. Source: arXiv:2106.09685.
 """
 
 from functools import partial

@@ -54,8 +54,7 @@ class Sentence(NamedTuple):
 
     def changed(self, change: str) -> str:
         """Return the polite sentence again (`repeat`), in plain form (`plain`), or as a question (`question`)."""
-        lines = {"repeat": self.polite, "plain": self.plain, "question": self.polite.replace("。", "か。")}
-        return lines[change]
+        return {"repeat": self.polite, "plain": self.plain, "question": self.polite.replace("。", "か。")}[change]
 
 
 def every_sentence() -> dict[str, list[Sentence]]:

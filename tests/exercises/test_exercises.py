@@ -58,14 +58,6 @@ def test_an_answer_is_judged_and_never_raises(
     assert out.startswith(f"Exercise {number}: {said}") and out.count("\n") == 1
 
 
-def test_a_learner_who_interrupts_is_obeyed(chapter: Chapter) -> None:
-    def endless(_number: int) -> int:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        chapter.check(2, endless)
-
-
 def test_hints_come_one_after_the_other_for_each_exercise(chapter: Chapter, capsys: pytest.CaptureFixture[str]) -> None:
     for number in (1, 1, 2, 1, 1):
         chapter.hint(number)

@@ -29,14 +29,13 @@ WIDTH, HEIGHT = 1280, 1100
 
 
 @contextmanager
-def running_lab(folder: Path, workspace: Path, dark: bool = False) -> Iterator[str]:
+def running_lab(folder: Path, workspace: Path) -> Iterator[str]:
     """Runs JupyterLab on a folder of notebooks, whose kernels use a workspace of the course. Yields its address with token."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     own = folder.parent / f"{folder.name}-jupyter"
-    settings = SETTINGS | {"apputils-extension/themes": {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"}}
-    for name, values in settings.items():
+    for name, values in SETTINGS.items():
         file = own / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values), encoding="utf8")

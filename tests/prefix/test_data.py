@@ -23,11 +23,6 @@ from tests.pretrain.models import tokenizer
 BEGIN, END = 1, 2
 
 
-def characters(text: str) -> list[int]:
-    """A codec of a character each."""
-    return [ord(letter) for letter in text]
-
-
 def write(path, documents):
     path.write_text("\n".join(json.dumps(each, ensure_ascii=False) for each in documents) + "\n", encoding="utf8")
     return path
@@ -58,7 +53,7 @@ def foreign(tmp_path_factory):
 @given(st.lists(st.text("あいう \n", max_size=30), min_size=1, max_size=4), st.integers(3, 20))
 def test_pieces_hold_every_line_once_and_fit(texts, limit):
     for text in texts:
-        pieces = list(data.pack(text, "*", limit, characters))
+        pieces = list(data.pack(text, "*", limit, lambda text: [ord(letter) for letter in text]))
         found = ["".join(map(chr, piece)) for piece in pieces]
         lines = [line for line in text.splitlines() if line.strip()]
         assert "\n".join(found) == "\n".join(line + "*" for line in lines)  # tails too, no newline before the first
@@ -112,13 +107,11 @@ def test_each_epoch_has_each_row_once_in_an_order_of_its_own():
     assert [Samples(held, 50, seed=3)[index].ids[0] for index in range(50)] == seen
 
 
-@pytest.mark.parametrize(
-    ("sizes", "train", "held_out"), [({"dev_size": 3}, 7, 3), ({"train_size": 5, "dev_size": 0.2}, 5, 2)]
-)
-def test_first_samples_are_trained_on_last_ones_held_out(tmp_path, sizes, train, held_out):
+def test_first_samples_are_trained_on_last_ones_held_out(tmp_path):
     samples = [data.Sample([], [number], number) for number in range(10)]
-    first, last = data.split(samples, build(DataConfig, {"input": str(tmp_path)} | sizes))
-    assert [s.line for s in first] == list(range(train)) and [s.line for s in last] == list(range(10 - held_out, 10))
+    for sizes, train, held_out in (({"dev_size": 3}, 7, 3), ({"train_size": 5, "dev_size": 0.2}, 5, 2)):
+        first, last = data.split(samples, build(DataConfig, {"input": str(tmp_path)} | sizes))
+        assert first == samples[:train] and last == samples[10 - held_out :]
 
 
 @pytest.mark.parametrize(

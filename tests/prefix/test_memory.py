@@ -8,6 +8,7 @@ from course_lib.generation.prefix_cache import Shape
 from course_lib.models.causal import model_config
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import PrefixModel, new_encoder, recompute
+from course_lib.prefix.report import base_parameters, count
 from course_lib.prefix.samples import loss
 from course_lib.settings.config import build
 from transformers import AutoModelForCausalLM
@@ -19,9 +20,9 @@ ROWS, LENGTH, PREFIX, VOCABULARY = 4, 128, 16, 1500
 ARCHITECTURES = ("gpt2", "gpt-neox")
 
 
-def settings(place, architecture, *overrides, width=64):
+def settings(place, architecture, *overrides):
     shape = {
-        "architecture": architecture, "vocab_size": VOCABULARY, "hidden_size": width, "num_layers": 3, "num_attention_heads": 4,
+        "architecture": architecture, "vocab_size": VOCABULARY, "hidden_size": 64, "num_layers": 3, "num_attention_heads": 4,
         "max_position_embeddings": 256, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
     }  # fmt: skip
     (place / "run.yaml").write_text(yaml.safe_dump({"model": shape, "data": {"seq_length": LENGTH}}))
@@ -75,7 +76,14 @@ def test_activations_and_logits_are_what_pytorch_allocates(tmp_path, architectur
 
 @pytest.mark.parametrize("family", bases.FAMILIES)
 def test_the_shape_of_a_base(tmp_path, family):
+    """By its config.json, in the planner and in `course prefix report`."""
     base = bases.base(family)
     base.config.save_pretrained(tmp_path)
     given = build(PrefixConfig, {"model": {"base": str(tmp_path)}})
-    assert list(given.sizes().frozen) == [p.numel() for p in base.parameters()]
+    sizes = [p.numel() for p in base.parameters()]
+    assert list(given.sizes().frozen) == sizes and base_parameters(tmp_path) == sum(sizes)
+
+
+def test_a_prefix_of_rinnas_model_of_3_6_billion_parameters():
+    counts = count(Shape(36, 22, 128), 3_607_245_312, 20, 64, 64)
+    assert (counts.trained, counts.deployed) == (13_184_320, 4_055_040)

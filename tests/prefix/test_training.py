@@ -120,12 +120,6 @@ def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
 
 
 @pytest.mark.rehearse
-def test_offload_changes_no_result(place, tmp_path):
-    given = settings(place, tmp_path / "run", "zero.stage=2", "zero.offload_optimizer=true")
-    same_as_loop(launch.train(PrefixTask(given)), given)
-
-
-@pytest.mark.rehearse
 def test_sharded_in_bf16_without_mlp(place, tmp_path):
     """Stage 3: the warm start has to put the base together, recompute and the export as well."""
     given = settings(
