@@ -66,8 +66,6 @@ def _check_alphabet(answer: Any) -> str | None:
     if not isinstance(answer, list) or len(answer) != 2 or answer[0] not in (True, False):
         return tr("hand in two values, True or False first: (segmented, limit_alphabet).")
     segmented, size = answer
-    if isinstance(size, bool) or size != int(size) or size < 1:
-        return tr("limit_alphabet is a whole number of characters from 1 on, not {size!r}.", size=size)
     found = outcome(bool(segmented), int(size))
     if found >= GOAL:
         return None

@@ -1,6 +1,5 @@
 """A progress bar for notebooks that leaves nothing behind: no red bar, and no text in the saved notebook.
 
-tqdm's own bar stays in a saved notebook as the text of its beginning ("cleaning …: 0%"), since the widget is not saved.
 progress.py imports this module only in a notebook's kernel, because ipywidgets takes time to load.
 """
 
@@ -9,9 +8,8 @@ from typing import Any
 from IPython.display import display
 from tqdm.notebook import tqdm_notebook
 
-# Seconds between two updates of a bar: a twentieth of its age, within these bounds. An update sends three messages. A
-# client that reads them only after the cell, such as nbval, loses those beyond the 1,000 that ZeroMQ keeps, among them
-# the one that says that the cell has ended.
+# Seconds between two updates of a bar: a twentieth of its age, within these bounds. An update sends three messages, and
+# a client that reads them after the cell, such as nbval, loses those beyond the 1,000 that ZeroMQ keeps.
 INTERVAL = (0.1, 1.0)
 # The type of a widget in an output.
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -18,11 +18,11 @@ HERE = '<style>[id="{stop}"] rect {{ fill: #fbe3c8; stroke: #8f4a08 }} #here {{ 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A finished drawing. As the last value of a notebook cell, it is displayed.
+    """A finished drawing, displayed as an HTML image whose source contains the SVG.
 
-    The notebook receives an HTML image whose source contains the SVG. JupyterLab shows this form in every notebook. It
-    shows image/svg+xml only in a trusted notebook, which a fresh clone is not, and GitHub removes inline SVG
-    (https://github.com/jupyterlab/jupyterlab/issues/9650, https://github.com/xflr6/graphviz/issues/182).
+    JupyterLab shows image/svg+xml only in a trusted notebook, which a fresh clone is not
+    (https://github.com/jupyterlab/jupyterlab/issues/9650), and GitHub removes inline SVG
+    (https://github.com/xflr6/graphviz/issues/182).
     """
 
     svg: str

@@ -65,7 +65,6 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (4e-2, "hand in the notebook's function"),
         # invented numbers
         ({0.003: [{"step": 60, "held out": 6.79}], 4e-2: [{"step": 60, "held out": 1.0}]}, "hand in the notebook's function"),
-        ((learn, "0.04"), "above 0"),
         ((learn, 0.01), "too high"),
         ((learn, 2.0), "overshoots"),
     ],
