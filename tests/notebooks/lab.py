@@ -46,17 +46,11 @@ def running_lab(folder: Path, workspace: Path) -> Iterator[str]:
         "--LabApp.expose_app_in_browser=True", "--ServerApp.log_level=WARN",
     ]  # fmt: skip
     places = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
-    places |= {
-        "JUPYTERLAB_SETTINGS_DIR": "settings",
-        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-        "IPYTHONDIR": "ipython",
-    }
+    places |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces", "IPYTHONDIR": "python"}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {name: str(own / place) for name, place in places.items()} | {"COURSE_WORKSPACE": str(workspace)}
     with open(own / "log.txt", "wb") as log:
-        process = subprocess.Popen(
-            command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     try:
         _wait_until(lambda: process.poll() is not None or _answers(port, token), lambda: "JupyterLab did not start")
         assert process.poll() is None, (own / "log.txt").read_text(errors="replace")[-2000:]
