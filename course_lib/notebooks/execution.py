@@ -19,7 +19,7 @@ def execute(source: Path, target: Path) -> int:
     If a cell fails, raises CourseError naming the cell and the exception, and does not write `target`.
     """
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
-    cells = sum(cell.cell_type == "code" for cell in notebook.cells)
+    cells: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     client = NotebookClient(
         notebook,
         # At more verbose levels, the kernel warns at every start that the loopback connection is not encrypted.
