@@ -183,11 +183,14 @@ def require_replaceable(path: Path) -> Path:
 
     A rename would replace the device itself, and /dev/stdout would lead to the file behind a redirection.
     """
-    chain = [path, path.parent / path.readlink()] if path.is_symlink() else [path]
-    special = path.exists() and not path.is_file() and not path.is_dir()
-    places = [place.absolute().parts[1:3] for place in chain]
-    if special or any(place[:1] in (("dev",), ("proc",)) and place != ("dev", "shm") for place in places):
-        raise UsageError(f"-o {path}: is a device or pipe; allowed: a path, or - where the product is one text")
+    step = path.absolute()
+    for _ in range(40):
+        special = step.exists() and not step.is_file() and not step.is_dir()
+        if special or (step.parts[1:2] in (("dev",), ("proc",)) and step.parts[2:3] != ("shm",)):
+            raise UsageError(f"-o {path}: is a device or pipe; allowed: a path, or - where the product is one text")
+        if not step.is_symlink():
+            break
+        step = Path(os.path.normpath(step.parent / step.readlink()))
     return path
 
 

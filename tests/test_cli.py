@@ -171,6 +171,7 @@ def test_quiet_and_profile_and_their_end(capsys: pytest.CaptureFixture[str]) -> 
         ("segment in.txt -o out.txt --segmenter kytea", "segmenter: 'kytea'"),
         ("segment in.txt -o out.txt -c absent.yaml", "absent.yaml: no such config"),
         ("segment in.txt -o ''", "'' is not a path"),
+        ("segment '' -o out.txt", "'' is not a path"),
         ("segment in.txt -o /dev/fd/1", "is a device or pipe"),
         ("tokenizer bpe in.txt -o -", "one text only"),
     ],
@@ -182,6 +183,16 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     assert said in refused(capsys, arguments, 2)
     assert [path.name for path in elsewhere.iterdir()] == ["in.txt"]
     assert not workspace.root().exists()
+
+
+def test_a_redirection_keeps_what_is_in_its_file(elsewhere: Path) -> None:
+    (elsewhere / "a.txt").write_text("雨が降る。\n", encoding="utf8")
+    (elsewhere / "history").write_text("precious\n")
+    (elsewhere / "link").symlink_to("/dev/stdout")
+    with (elsewhere / "history").open("ab") as history:
+        for output, code in {"/dev/stdout": 2, "link": 2, "-": 0}.items():
+            assert course("segment", "a.txt", "-o", output, stdout=history).returncode == code
+    assert (elsewhere / "history").read_text(encoding="utf8") == "precious\n雨 が 降る 。\n\n"
 
 
 def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_or_built() -> None:

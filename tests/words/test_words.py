@@ -1,6 +1,9 @@
 """Texts in the reader's language: what is translated, what stays as it is, and what is refused."""
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +24,11 @@ MESSAGES = {
     'quoted "{name}"\n\ttab \\': "引用「{name}」\n\t\\",
     "not translated": "",
 }
+CELLS = [
+    "import course_lib",
+    'word = "text"',
+    'print(word, [word], {"text": len("documents in")}, f"{word:<6}|", "text")',
+]
 
 
 @pytest.fixture
@@ -71,6 +79,17 @@ def test_columns_have_the_same_width_on_the_screen(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COURSE_LANG", "ja")
     assert padded("状態", "<6") == "状態  " and padded("状態", ">3") == "状態"
     assert aligned([("状態", "a"), ("a", "大きさ")], right={1}) == ["状態       a", "a     大きさ"]
+
+
+def test_print_leaves_values_alone_in_a_notebook() -> None:
+    """Japanese notebooks once printed translated values: テキスト for "text", also as keys of dictionaries."""
+    code = (
+        f"from IPython.core.interactiveshell import InteractiveShell as S\nfor c in {CELLS!r}: S.instance().run_cell(c)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"COURSE_LANG": "ja"}
+    )
+    assert ran.stdout == "text ['text'] {'text': 12} text  | text\n", ran.stderr
 
 
 def test_babel_finds_every_message() -> None:
