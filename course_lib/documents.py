@@ -27,6 +27,8 @@ PLACES = 64
 # A line longer than this [bytes] is an error, because its words and ids use up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
 KANA = re.compile("[ぁ-んァ-ヶ]")
+# byte order marks
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,10 @@ def _blocks(batch: LineBatch) -> Iterator[str]:
 
 def encoding_hint(content: bytes) -> str:
     """Return the likely encoding of bytes that are not UTF-8, as the end of a message; "" if they are not Japanese."""
-    codecs = {"SHIFT-JIS": "cp932", "EUC-JP": "euc_jp"}
+    # CP932 is Shift-JIS with the characters that Windows adds, such as ①.
+    codecs = {"Shift-JIS": "CP932", "EUC-JP": "EUC-JP"}
     kana = {name: len(KANA.findall(content.decode(codec, "ignore"))) for name, codec in codecs.items()}
+    if content.startswith(UTF16):
+        codecs, kana = {"UTF-16": "UTF-16"}, {"UTF-16": 1}
     likely = max(kana, key=kana.__getitem__)
-    return f"; likely {likely}, convert it with iconv -f {likely} -t UTF-8" if kana[likely] else ""
+    return f"; likely {likely}, convert it with iconv -f {codecs[likely]} -t UTF-8" if kana[likely] else ""

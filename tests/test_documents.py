@@ -86,6 +86,9 @@ def test_a_bad_json_line_is_named_by_its_number_in_the_file(tmp_path: Path, line
 def test_plain_text_that_is_not_utf8_is_named_by_line_and_byte(tmp_path: Path) -> None:
     path = write(tmp_path / "x.txt", b"one\n\ntwo\nab\xffc\n")
     assert "line 4: not UTF-8 at byte 2" in refusal(path)
+    for codec in ("cp932", "euc-jp", "utf-16"):
+        path.write_bytes("ひらがな\n".encode(codec))
+        assert f"iconv -f {codec.upper()}" in refusal(path)
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])

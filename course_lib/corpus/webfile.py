@@ -12,12 +12,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from course_lib.documents import encoding_hint
+from course_lib.documents import UTF16, encoding_hint
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, MAGIC, OPENERS, TrailingBytes, require_file
 from course_lib.parallel import until_error
 
-BOM, UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+BOM = b"\xef\xbb\xbf"
+# Share of the lines with characters other than ASCII from which a file in another encoding is refused.
+REFUSED = 0.9
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,12 @@ def is_utf8(line: bytes) -> bool:
 
 
 def _require_utf8(path: Path, content: bytes) -> None:
-    """Raise CourseError if no line of the first batch of a file is UTF-8."""
-    lines = [line for line in content.split(b"\n") if line.strip()]
-    if lines and not any(map(is_utf8, lines)):
-        raise CourseError(f"{path}: none of the first {len(lines):,} lines is UTF-8{encoding_hint(content)}")
+    """Raise CourseError if almost no line of the first batch of a file is UTF-8; ASCII says nothing."""
+    lines = [line for line in content.split(b"\n") if not line.isascii()]
+    bad = len(lines) - sum(map(is_utf8, lines))
+    if bad and bad >= REFUSED * len(lines):
+        counts = f"{bad:,} of the first {len(lines):,} lines that are not ASCII are not UTF-8"
+        raise CourseError(f"{path}: {counts}{encoding_hint(content)}")
 
 
 def _check_start(path: Path, raw: BinaryIO) -> None:

@@ -92,10 +92,21 @@ def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None
 
 
 def test_another_encoding_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_bytes(f"{RIVER}\n\n{BREAD}\n".encode("euc_jp"))
-    with pytest.raises(CourseError, match="none of the first 6 lines is UTF-8.*EUC-JP"):
+    # ASCII and one stray line of UTF-8 do not make it UTF-8.
+    lines = f"http://example.jp/\n{RIVER}\n\n{BREAD}\n".encode("euc_jp")
+    (tmp_path / "in.txt").write_bytes(lines * 2 + RIVER.split("\n")[0].encode())
+    with pytest.raises(CourseError, match="12 of the first 13 lines .*EUC-JP"):
         clean_webtext(tmp_path / "in.txt", tmp_path / "out.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_many_lines_in_another_encoding_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.txt").write_bytes(RIVER.encode() + b"\n\n" + BREAD.encode("cp932"))
+    clean_webtext(tmp_path / "in.txt", tmp_path / "out.jsonl")
+    told = capsys.readouterr().err
+    assert "3 of 6 lines" in told and "Shift-JIS" in told and told.count("\n") == 1
+    clean(tmp_path, RIVER, BREAD)
+    assert capsys.readouterr().err == ""
 
 
 def test_the_product_is_the_same_for_any_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
