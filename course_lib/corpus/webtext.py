@@ -9,6 +9,7 @@ worker.
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
-from course_lib.documents import path_list
+from course_lib.documents import encoding_hint, path_list
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
@@ -42,6 +43,8 @@ KEPT, DUPLICATE = -1, 0
 Left = tuple[bytes, int, Flags]
 # Documents from which repeats are removed at a time, about 1 MB.
 BATCH = 400
+# Share of lines that are not UTF-8 from which they are reported.
+NOTABLE = 0.01
 # The files in the work folder with one value per document or long line, beside one for each band.
 COLUMNS = ("documents", "numbers", "hashes", "lines", "counts", "signatures")
 # Control and invisible characters, except U+200D, which joins emoji.
@@ -60,6 +63,8 @@ class Filtered:
     counts: npt.NDArray[np.int64]  # number of long lines, [documents]
     signatures: npt.NDArray[np.uint8]  # lowest bytes of the MinHash values, [documents, num_perm]
     bands: Hashes  # [documents, num_bands]
+    lines_in: int  # non-empty lines in the input
+    unreadable: bytes  # the lines that are not UTF-8
 
 
 def clean_webtext(
@@ -79,7 +84,7 @@ def clean_webtext(
     size = sum(require_file(source).stat().st_size for source in sources)
     for source in sources:
         require_other(source, target)
-    errors = list[CourseError]()
+    lines_in, unreadable, errors = 0, b"", list[CourseError]()
     batches = until_error(_read_all(sources, settings), errors)
     with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
         bands = [
@@ -90,6 +95,8 @@ def clean_webtext(
             band_files = [opened.enter_context(open(path, "wb")) for path in bands]
             for read, filtered in ordered_map(partial(filter_batch, settings), batches, workers):
                 report.merge(filtered.report)
+                lines_in += filtered.lines_in
+                unreadable = unreadable or filtered.unreadable
                 for name, file in files.items():
                     file.write(getattr(filtered, name))
                 for band, file in enumerate(band_files):
@@ -100,6 +107,9 @@ def clean_webtext(
             raise errors[0]
         if not report.documents_in:
             raise CourseError(f"{names}: no document in it, only white space")
+    if unreadable and (lost := report.lines["invalid_utf8"].count) > NOTABLE * lines_in:
+        counts = tr("{lost:,} of {lines:,} lines are not UTF-8 and left out", lost=lost, lines=lines_in)
+        print(f"{names}: {counts}{encoding_hint(unreadable)}", file=sys.stderr)
     return report
 
 
@@ -116,9 +126,11 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtere
     """Clean and filter one batch in a worker; return the number of file bytes that the batch covers, and the result."""
     report = CorpusReport(examples=settings.examples)
     numbers, texts = [], []
+    unreadable: list[bytes] = []
     for number, raw in enumerate(batch.documents, batch.first):
         lines, bad = _clean_lines(raw)
-        for _ in range(bad):
+        unreadable += bad
+        for _ in bad:
             report.remove_line("invalid_utf8", str(number))
         text = "\n".join(lines)
         report.enter(text)
@@ -145,6 +157,8 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtere
         counts=np.array([len(lines) for lines in long], dtype=np.int64),
         signatures=minhash.astype(np.uint8),
         bands=band_hashes(minhash, settings.dedup.num_bands),
+        lines_in=batch.long_lines + sum(bool(line.strip()) for raw in batch.documents for line in raw.split(b"\n")),
+        unreadable=b"\n".join(unreadable),
     )
 
 
@@ -219,13 +233,13 @@ def _without_lines(
     return rest
 
 
-def _clean_lines(raw: bytes) -> tuple[list[str], int]:
-    """Return the non-empty lines of a document without control characters, and the number of those not in UTF-8."""
-    bad = 0
+def _clean_lines(raw: bytes) -> tuple[list[str], list[bytes]]:
+    """Return the non-empty lines of a document without control characters, and those not in UTF-8."""
+    bad: list[bytes] = []
     if not is_utf8(raw):
         lines = raw.split(b"\n")
-        readable = list(filter(is_utf8, lines))
-        bad, raw = len(lines) - len(readable), b"\n".join(readable)
+        bad = [line for line in lines if not is_utf8(line)]
+        raw = b"\n".join(filter(is_utf8, lines))
     text = CONTROL.sub("", LINE_BREAK.sub("\n", raw.decode()))
     return [line for line in map(str.strip, text.split("\n")) if line], bad
 
