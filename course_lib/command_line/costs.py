@@ -16,8 +16,8 @@ from course_lib.corpus.config import Sources
 from course_lib.corpus.products import own_files
 from course_lib.documents import SAMPLE
 from course_lib.gptsan import products as gptsan
+from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
-from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.language.words import mark, tr
 from course_lib.parallel import default_workers
 from course_lib.prefix import products as prefix

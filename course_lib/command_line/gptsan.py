@@ -6,8 +6,7 @@ from typing import Annotated
 
 from course_lib.command_line.models import Continued, Prompts, Run, Step
 from course_lib.command_line.output import Shown, text
-from course_lib.gptsan.config import VocabularyConfig
-from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.config import EncodeConfig, VocabularyConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
 
 Model = Annotated[Path, "folder of a GPTSAN"]

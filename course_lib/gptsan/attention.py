@@ -20,8 +20,8 @@ def prefix_lm_mask(
 ) -> Tensor | None:
     """Build the attention mask [B or 1, 1, T, S], or return None if plain causal attention is enough.
 
-    The mask is True where a new token attends to a slot. Each token attends to the slots up to its own and to the whole
-    prefix, but not to padding. A padding token attends to its own slot, because the softmax needs at least one.
+    The mask is True where a new token attends to a slot: those up to its own and the whole prefix, but no padding. A
+    padding token attends to its own slot, because the softmax needs at least one.
 
     Args:
         length: Number of new tokens (T).
@@ -52,16 +52,11 @@ class Attention(nn.Module):
         self.v_proj = Linear(config.d_model, config.d_model)
         self.out_proj = Linear(config.d_model, config.d_model)
 
-    def forward(self, x: Tensor, mask: Tensor | None, spout: Tensor | None, cache: Any) -> tuple[Tensor, Tensor | None]:
-        """Compute attention for the new tokens: [B, T, H] → ([B, T, H], attention weights).
+    def forward(self, x: Tensor, mask: Tensor | None, spout: Tensor | None, cache: Any) -> Tensor:
+        """Compute attention for the new tokens: [B, T, H] → [B, T, H].
 
-        The attention weights [B, heads, T, S] are returned only by the eager implementation; otherwise, they are None.
-
-        Args:
-            x: Hidden states [B, T, H].
-            mask: Attention mask from `prefix_lm_mask`, or None for causal attention.
-            spout: Key and value of the spout for this layer [B, 2, heads, 1, d]; their slot precedes the token slots.
-            cache: A transformers key/value cache, or None.
+        `mask` comes from `prefix_lm_mask`; `spout` [B, 2, heads, 1, d] are key and value of the slot before all tokens;
+        `cache` is a transformers key/value cache.
         """
         heads = (*x.shape[:2], self.config.num_heads, -1)
         query, key, value = (p(x).view(heads).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
@@ -72,26 +67,23 @@ class Attention(nn.Module):
             # [B, heads, S, d]
             key, value = cache.update(key, value, self.layer)
         if self.config._attn_implementation == "eager":
-            mixed, weights = eager_attention(query, key, value, mask)
+            mixed = eager_attention(query, key, value, mask)
         else:
             causal = mask is None and query.shape[2] > 1
-            mixed, weights = F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal), None
-        return self.out_proj(mixed.transpose(1, 2).reshape_as(x)), weights
+            mixed = F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
+        output: Tensor = self.out_proj(mixed.transpose(1, 2).reshape_as(x))
+        return output
 
 
-def eager_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Compute softmax(q·kᵀ/√d)·v over the slots that the mask allows. Without a mask, attention is causal.
-
-    Shapes: query and output [B, heads, T, d]; key and value [B, heads, S, d]; weights [B, heads, T, S]. The mask is
-    True where a query may attend to a slot, and is broadcast to the shape of the weights.
-    """
+def eager_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    """Compute softmax(q·kᵀ/√d)·v [B, heads, T, d]; without a mask, attention is causal."""
     if mask is None:
         shape = query.shape[2], key.shape[2]
         mask = torch.ones(shape, dtype=torch.bool, device=query.device).tril(shape[1] - shape[0])
     # Scale the queries before the product to avoid overflow: the largest fp16 value is 65504.
     scores = ((query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)).float()
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).to(value.dtype)
-    return weights @ value, weights
+    mixed: Tensor = scores.masked_fill(~mask, -torch.inf).softmax(-1).to(value.dtype) @ value
+    return mixed
 
 
 class SelfAttention(nn.Module):
@@ -102,7 +94,7 @@ class SelfAttention(nn.Module):
         self.self_attn = Attention(config, layer)
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
-    def forward(self, x: Tensor, *inputs: Any) -> tuple[Tensor, Tensor | None]:
-        """Apply the layer: [B, T, H] → ([B, T, H], attention weights). Takes the arguments of `Attention.forward`."""
-        mixed, weights = self.self_attn(x, *inputs)
-        return x + self.norm(mixed), weights
+    def forward(self, x: Tensor, *inputs: Any) -> Tensor:
+        """Apply the layer: [B, T, H] → [B, T, H]. Takes the arguments of `Attention.forward`."""
+        output: Tensor = x + self.norm(self.self_attn(x, *inputs))
+        return output

@@ -1,20 +1,18 @@
-"""Settings for `course gptsan train`, which trains a new model or continues from a partly frozen checkpoint.
+"""Settings for `course gptsan train`, `encode` and `vocabulary`, and the profile's settings for this chapter.
 
 configs/README.md lists every key, including those in the sections shared with chapter 4.
 """
 
 from dataclasses import field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
 from course_lib.gptsan.freeze import BASE, frozen_names
-from course_lib.gptsan.memory import MicroBatch, gptsan_sizes
 from course_lib.gptsan.shape import GPTSANShape, read_shape
-from course_lib.gptsan.tf_names import parameters
 from course_lib.models.memory import Sizes
 from course_lib.settings.config import STRICT, setting
 from course_lib.training.settings import RunConfig
@@ -98,27 +96,53 @@ class GptsanConfig(RunConfig):
 
     @override
     def sizes(self) -> Sizes:
-        model = self.model
-        shape = read_shape(model.checkpoint) if model.checkpoint else model.shape
-        batch = MicroBatch(
-            samples=self.batch.micro_size,
-            length=self._num_context() or shape.max_position_embeddings,
-            dtype=self.precision.dtype,
-            spout=self.spout.mode != "none",
-            fused=model.attention == "sdpa",
-            again=model.recompute == "full",
-            jitter=self.loss.router_jitter > 0,
-        )
-        frozen = frozen_names(model.ignore, self.spout.mode, shape, list(parameters(shape)))
-        return gptsan_sizes(shape, frozen, batch)
-
-    def _num_context(self) -> int | None:
-        """Return the example length [tokens]: data.num_context if set, else that of the encoded examples, else None."""
-        if self.data.num_context or not self.data.input:
-            return self.data.num_context
         from course_lib.gptsan.examples import Examples
+        from course_lib.gptsan.memory import gptsan_sizes
 
-        return int(Examples(self.data.input).report["num_context"])
+        shape = read_shape(self.model.checkpoint) if self.model.checkpoint else self.model.shape
+        length = self.data.num_context
+        if not length and self.data.input:
+            length = Examples(self.data.input).report["num_context"]
+        return gptsan_sizes(self, shape, length or shape.max_position_embeddings)
+
+    def frozen(self, shape: Any) -> set[str]:
+        """Return the names of the frozen parameters in a model of this shape (GPTSANShape or GPTSanConfig)."""
+        return frozen_names(self.model.ignore, self.spout.mode, shape)
+
+
+@dataclass(frozen=True, config=STRICT)
+class EncodeConfig:
+    """Settings for `course gptsan encode`. The defaults match tools/make_tfrecord_simple.py in tanreinama/GPTSAN."""
+
+    mode: Literal["lm", "mlm", "hybrid"] = setting(
+        "lm",
+        "training target: next tokens (lm), masked tokens (mlm), or masked tokens in a first part of random length and "
+        "next tokens after it (hybrid)",
+    )
+    num_context: int = setting(1280, "length of an example [tokens]", ge=8, le=1 << 20)
+    num_mask: float = setting(0.08, "share of the encoder part's tokens that are masked", ge=0, le=1)
+    max_mask: int = setting(100, "maximum number of masks in an example [tokens]", ge=0)
+    use_nextsent: bool = setting(
+        False, "start each example with a line; learn whether the text follows that line (mlm, hybrid)"
+    )
+    hybrid_rate: float = setting(1.0, "share of hybrid examples in mode hybrid; the others are lm", ge=0, le=1)
+    no_offset_mlm: bool = setting(False, "predict a masked token at its own position, not at the position before (mlm)")
+    original_layout: bool = setting(
+        False,
+        "write exactly the original's examples: the end of text is not a target after the last token, "
+        "and the rest of a line beyond the context is lost",
+    )
+    d_spout: int = setting(128, "width of the model's spout: classes are 0 to d_spout - 1", ge=1, le=1 << 20)
+    shards: int = setting(8, "number of TFRecord files, filled in turn; 0: none", ge=0, le=10_000)
+    seed: int = setting(0, "seed for the order of documents, the lengths and the masks", ge=0)
+
+    @model_validator(mode="after")
+    def _modes(self) -> "EncodeConfig":
+        if self.use_nextsent and self.mode == "lm":
+            raise ValueError("use_nextsent: true is not allowed: mode lm has no encoder part; allowed: mlm, hybrid")
+        if self.no_offset_mlm and self.mode != "mlm":
+            raise ValueError(f"no_offset_mlm: true is not allowed in mode {self.mode}; allowed: mlm")
+        return self
 
 
 @dataclass(frozen=True, config=STRICT)

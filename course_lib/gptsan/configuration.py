@@ -1,22 +1,24 @@
-"""Configuration for a GPTSAN model: the keys in the published `config.json`, and those added by this implementation."""
+"""A GPTSAN model on disk: its configuration, with the published keys and those of this implementation, and weights."""
 
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from course_lib.gptsan.shape import MODEL_TYPE
+from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.weight_files import Weight
+from course_lib.errors import CourseError, one_line
+from course_lib.files import read_json
+from course_lib.gptsan.shape import MODEL_TYPE, read_shape
 
 
 @strict
 class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     """Shape and routing of a GPTSAN model. The defaults match the published 2.8-billion-parameter model.
 
-    Three keys in the published configurations are read but have no effect:
-
-    - `router_dtype`: the router always computes in fp32.
-    - `initializer_factor`: weights are initialized as in the original code, tanreinama/GPTSAN.
-    - `separator_token_id`: the prefix is marked by token types, not by a separator token.
+    `router_dtype`, `initializer_factor` and `separator_token_id` are in the published file but have no effect here: the
+    router computes in fp32, weights begin as in tanreinama/GPTSAN, and token types mark the prefix.
     """
 
     model_type = MODEL_TYPE
@@ -50,22 +52,19 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     pad_token_id: int | None = 35995
     eos_token_id: int | list[int] | None = 35999
 
-    # Expert capacity, and the output for tokens that exceed it.
-    # "zero", as in the original code: the capacity is an even share of a group of about 1024 tokens from the batch,
-    # multiplied by a capacity factor. The expert output for tokens that exceed it is 0.
-    # "identity", as in the transformers port: the capacity is `expert_capacity` tokens from each sequence. The output
-    # for tokens that exceed it is x · router probability.
+    # "zero", as in the original code: the capacity is a factor times an even share of a group of about 1024 tokens from
+    # the batch, and the expert output for tokens beyond it is 0. "identity", as in the transformers port: the capacity
+    # is `expert_capacity` tokens of each sequence, and the output beyond it is x · router probability.
     overflow: Literal["zero", "identity"] = "zero"
     train_capacity_factor: float | int = 1.25
     eval_capacity_factor: float | int = 2.0
     expert_capacity: int = 128  # tokens per sequence and expert; used only by "identity"
-    router_ignore_padding_tokens: bool = False  # True: padding is not routed and uses no capacity
+    router_ignore_padding_tokens: bool = False
     router_jitter_noise: float | int = 0.0  # in training: router input times noise from 1 ± this; original code: 0.01
     router_balance_coef: float | int = 1e-2
     router_z_coef: float | int = 0.0
-    # Standard deviations for the weights of a new model, as in the original code. Each of the eight tanh layers in the
-    # spout scales the signal by about spout_init_std · √d_spout (0.11 with the defaults), so a narrow spout needs a
-    # larger value.
+    # Standard deviations of new weights, as in the original code. Each tanh layer in the spout scales the signal by
+    # about spout_init_std · √d_spout (0.11 with the defaults), so a narrow spout needs a larger value.
     embedding_init_std: float | int = 0.02
     spout_init_std: float | int = 0.01
 
@@ -79,7 +78,26 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
         others.pop("num_layers", None)
         super().__post_init__(**others)
 
-    def validate_architecture(self) -> None:
-        """Check that `num_heads` divides `d_model`; transformers calls this method after setting the fields."""
-        if self.d_model % self.num_heads:
-            raise ValueError(f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}")
+
+def read_config(source: Path) -> GPTSanConfig:
+    """Read the configuration from a GPTSAN folder."""
+    read_shape(source)
+    path = source / "config.json"
+    try:
+        config: GPTSanConfig = GPTSanConfig.from_dict(read_json(path))
+    except Exception as error:
+        # transformers passes on any exception that its validators raise.
+        raise CourseError(f"{path}: not a configuration of a GPTSAN: {one_line(error)}") from error
+    for key, allowed in ("tie_word_embeddings", True), ("router_bias", False), ("router_ignore_padding_tokens", False):
+        if getattr(config, key) != allowed:
+            raise CourseError(f"{path}: {key} is not allowed to be {not allowed}")
+    return config
+
+
+def read_weights(source: Path) -> dict[str, Weight]:
+    """Return the weights in a GPTSAN folder by name, without the tied head; each is read on demand.
+
+    The transformers converter names the spout weights `sqout`; they are returned under the current name, `spout`.
+    """
+    stored = weight_files.by_name(source).items()
+    return {name.replace(".sqout.", ".spout."): weight for name, weight in stored if name != "lm_head.weight"}

@@ -1,8 +1,8 @@
 """Short trainings of an extra stage, with and without the class in the spout: what does the spout contribute?
 
 Loss, optimizer and learning-rate schedule are those of a DeepSpeed run (trainer.py), but everything runs in this
-process, on the GPU if there is one, with shorter examples, and nothing is saved. A notebook can therefore train a few
-models. The frozen weights are in bf16 if the settings say so, otherwise in fp32; the trained weights are in fp32.
+process, on the GPU if there is one, with shorter examples, and nothing is saved. The frozen weights are in bf16 if the
+settings say so, otherwise in fp32; the trained weights are in fp32.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,23 +22,24 @@ from course_lib.checkpoints import compute, model_folder, weight_files
 from course_lib.checkpoints.compute import one_thread, trainings_at_once
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.configuration import read_config
 from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.extra_stage import IGNORE, initial
-from course_lib.gptsan.folder import read_config
 from course_lib.gptsan.freeze import SPOUT, frozen_names
-from course_lib.gptsan.loss import cross_entropy
+from course_lib.gptsan.layouts import NO_TARGET
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
-from course_lib.gptsan.samples import collate
+from course_lib.gptsan.samples import collate, cross_entropy
 from course_lib.gptsan.shape import SPOUT_OUT
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 from course_lib.training import quick
 from course_lib.training.freezing import freeze
 
+Rows = npt.NDArray[np.int64]
 
-@dataclass(frozen=True)
-class Outcome:
+
+class Outcome(NamedTuple):
     """What a short training has learned about the held-out examples."""
 
     loss: float  # with the right class in the spout [nats per token]
@@ -73,16 +74,16 @@ def short_runs(
     name whether each training document has the class of a random document. `examples` are those for training and the
     held-out ones, with class labels.
     """
-    runs = [(seed, ways[name]) for name in ways for seed in seeds]
+    runs = [(seed, shuffled) for shuffled in ways.values() for seed in seeds]
     parameters = sum(math.prod(weight.shape) for weight in weight_files.by_name(stage).values())
     workers = min(trainings_at_once(parameters, settings.launch.device), len(runs))
-    outcomes = []
+    found: dict[str, list[Outcome]] = {name: [] for name in ways}
+    names = (name for name in ways for _ in seeds)
     with progress(len(runs), "run", "training") as bar:
         for outcome in ordered_map(partial(short_run, stage, settings, examples, how), runs, workers):
-            outcomes.append(outcome)
+            found[next(names)].append(outcome)
             bar.update()
-    several = len(seeds)
-    return {name: outcomes[number * several :][:several] for number, name in enumerate(ways)}
+    return found
 
 
 def short_run(
@@ -101,16 +102,22 @@ def short_run(
         rng = np.random.default_rng(seed)
         classes = _classes(train, rng if shuffled else None)
 
-        def loss(rows: npt.NDArray[np.int64]) -> Tensor:
+        def loss(rows: Rows) -> Tensor:
             output, y = _read(model, train, rows, classes[rows], how.length)
             mean, log_z = cross_entropy(output.logits, y)
             whole: Tensor = mean + settings.loss.z_loss * log_z + output.router_loss
             return whole
 
+        def batches() -> Iterator[list[Rows]]:
+            while True:
+                order = rng.permutation(len(train))
+                for at in range(0, len(train) - how.samples + 1, how.samples):
+                    bar.update()
+                    yield [order[at : at + how.samples]]
+
         label = "shuffled classes" if shuffled else "own classes"
         with one_thread(model.num_parameters()), progress(how.steps, "step", f"seed {seed}, {label}") as bar:
-            batches = _batches(len(train), how.samples, rng, bar)
-            quick.train(model, loss, batches, settings.optimizer, how.steps)
+            quick.train(model, loss, batches(), settings.optimizer, how.steps)
             return _evaluate(model.eval(), held_out, len(train.classes or {}), how)
 
 
@@ -121,46 +128,26 @@ def _staged(stage: Path, settings: GptsanConfig, seed: int) -> GPTSanForCausalLM
     # fp16 would need a loss scale.
     dtype = torch.float32 if settings.precision.dtype == "fp16" else TORCH[settings.precision.dtype]
     model: GPTSanForCausalLM = model_folder.load_weights(GPTSanForCausalLM, stage, config, dtype=dtype)
-    names = [name for name, _ in model.named_parameters()]
-    freeze(model, frozen_names(stage / IGNORE, "onehot", config, names))
+    freeze(model, frozen_names(stage / IGNORE, "onehot", config))
     rng = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        parameter.data = parameter.data.float()
-        if name == SPOUT_OUT or not name.startswith(SPOUT):
-            parameter.data = initial(name, parameter, rng, config)
+        if parameter.requires_grad:
+            new = name == SPOUT_OUT or not name.startswith(SPOUT)
+            parameter.data = initial(name, parameter.shape, rng, config) if new else parameter.data.float()
     model.to(compute.device(settings.launch.device))
     return model
 
 
-def _classes(examples: Examples, rng: np.random.Generator | None) -> npt.NDArray[np.int64]:
+def _classes(examples: Examples, rng: np.random.Generator | None) -> Rows:
     """Return the class of each example, or with `rng`, that of another document."""
-    labels = np.asarray(examples.arrays["i"][examples.rows], np.int64)
+    labels, documents = (np.asarray(examples.arrays[name][examples.rows], np.int64) for name in ("i", "document"))
     if rng is None:
         return labels
-    documents, first, number = np.unique(
-        examples.arrays["document"][examples.rows], return_index=True, return_inverse=True
-    )
-    return labels[first][rng.permutation(len(documents))][number]
+    _, first, number = np.unique(documents, return_index=True, return_inverse=True)
+    return labels[first][rng.permutation(len(first))][number]
 
 
-def _batches(examples: int, samples: int, rng: np.random.Generator, bar: Any) -> Iterator[list[npt.NDArray[np.int64]]]:
-    """Yield the rows for each step, as one micro-batch; every epoch has a new order. `bar` counts the steps."""
-    while True:
-        order = rng.permutation(examples)
-        for at in range(0, examples - samples + 1, samples):
-            bar.update()
-            yield [order[at : at + samples]]
-
-
-def _read(
-    model: GPTSanForCausalLM,
-    examples: Examples,
-    rows: npt.NDArray[np.int64],
-    classes: npt.NDArray[np.int64],
-    length: int,
-) -> tuple[Any, Tensor]:
+def _read(model: GPTSanForCausalLM, examples: Examples, rows: Rows, classes: Rows, length: int) -> tuple[Any, Tensor]:
     """Return the model's output for some rows with `classes` in the spout, and the targets [B, T]."""
     device = model.device
     batch = {name: tensor.to(device) for name, tensor in collate([examples[int(row)] for row in rows]).items()}
@@ -175,17 +162,16 @@ def _read(
 
 @torch.inference_mode()
 def _evaluate(model: GPTSanForCausalLM, held_out: Examples, classes: int, how: Control) -> Outcome:
-    own = _classes(held_out, None)
     # [examples, classes], in nats
     losses = np.zeros((len(held_out), classes))
-    tokens = np.zeros(len(held_out))
     for at in range(0, len(held_out), how.samples):
         rows = np.arange(at, min(at + how.samples, len(held_out)))
         for label in range(classes):
             output, y = _read(model, held_out, rows, np.full(len(rows), label), how.length)
             logits = output.logits.float().transpose(1, 2)
-            each = functional.cross_entropy(logits, y, ignore_index=-1, reduction="none")
+            each = functional.cross_entropy(logits, y, ignore_index=NO_TARGET, reduction="none")
             losses[rows, label] = each.sum(1).cpu().numpy()
-            tokens[rows] = (y >= 0).sum(1).cpu().numpy()
+    own = _classes(held_out, None)
     right = losses[np.arange(len(own)), own]
-    return Outcome(float(right.sum() / tokens.sum()), float((losses.argmin(1) == own).mean()))
+    tokens = (held_out.arrays["y"][held_out.rows, : how.length] != NO_TARGET).sum()
+    return Outcome(float(right.sum() / tokens), float((losses.argmin(1) == own).mean()))

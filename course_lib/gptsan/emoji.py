@@ -1,7 +1,7 @@
 """Table of emoji and emoticons: maps strings to twelve tokens, and each token back to one string.
 
-The table is built from Unicode ranges, so it also covers emoji from later Unicode versions. It does not contain
-sequences joined by U+200D (families, professions); each emoji in such a sequence is encoded separately.
+The table is built from Unicode ranges, so it also covers later emoji. It has no sequences joined by U+200D (families,
+professions); each emoji in such a sequence is encoded separately.
 """
 
 from itertools import product
@@ -38,10 +38,7 @@ COLOURED = "\ufe0f"
 
 
 def emoji_tables() -> dict[str, dict[str, str]]:
-    """Return the contents of emoji.json.
-
-    "emoji" maps each string to its token, with the longest strings first. "emoji_inv" maps each token to its string.
-    """
+    """Return the contents of emoji.json: each string, longest first, to its token, and each token to its string."""
     token_of = {shown: f"<|emoji{number}|>" for number, (shown, _) in enumerate(GROUPS, 1)}
     ranges = []
     for shown, codes in GROUPS:

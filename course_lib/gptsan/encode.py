@@ -14,7 +14,6 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,8 @@ import numpy as np
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_file, require_other, sha256
-from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.gptsan.examples import FEATURES, REPORT, Array, ExampleWriter
+from course_lib.gptsan.config import EncodeConfig
+from course_lib.gptsan.examples import ARRAYS, FEATURES, REPORT, Array, ExampleWriter
 from course_lib.gptsan.inputs import Piece, Source, list_documents, read_pieces
 from course_lib.gptsan.layouts import Marks, pack
 from course_lib.gptsan.swe import FILES, SubwordEncoding, load
@@ -52,14 +51,41 @@ def encode_documents(
 ) -> dict[str, Any]:
     """Encode documents as training examples in an existing folder, and return the counts in encoding.json.
 
-    The output is byte-identical for any number of workers.
+    It is byte-identical for any number of workers, and in random order for training scripts that do not shuffle.
     """
     checksums = {name: sha256(require_file(tokenizer / name)) for name in FILES}
     # The folder may contain a different tokenizer than in an earlier call.
     _loaded.cache_clear()
     # Forked workers inherit the loaded tokenizer.
     _loaded(tokenizer, settings.original_layout)
-    report = _write_arrays(folder, sources, tokenizer, settings, workers)
+    pieces = read_pieces(sources, settings.seed)
+    classed = sources[0].label is not None
+    counts, classes, largest = Counter[str](), Counter[int](), 0
+    size = sum(source.path.stat().st_size for source in sources)
+    with ExampleWriter(folder, settings.num_context) as writer, progress(size, "B", "encoding") as bar:
+        for columns, some in ordered_map(partial(_encode_group, tokenizer, settings), pieces, workers):
+            if classed:
+                classes.update(columns["i"].tolist())
+            else:
+                columns["i"] = np.arange(writer.rows, writer.rows + len(columns["x"]))
+            writer.append(**columns)
+            counts.update(some)
+            largest = max(largest, int(columns["x"].max(initial=0)), int(columns["y"].max(initial=0)))
+            bar.update(some["bytes_read"])
+    report: dict[str, Any] = {
+        "documents": counts["documents"],
+        "examples": writer.rows,
+        # In the examples, without padding.
+        "tokens": counts["tokens"],
+        "largest_id": largest,
+        # Documents without an example: they end within the encoder part.
+        "left_out_documents": counts["documents"] - len(np.unique(np.load(folder / "document.npy"))),
+        # Tokens in no example: from these documents, the ends of others, and lines cut off by the original layout.
+        "left_out_tokens": counts["left_out_tokens"],
+        # Class → number of examples. None: no classes, `i` is the index of the example.
+        "classes": dict(sorted(classes.items())) if classed else None,
+        "bytes_read": counts["bytes_read"],
+    }
     if not report["examples"]:
         raise CourseError(
             f"no example: every document ends within the encoder part (mode {settings.mode}, "
@@ -76,57 +102,6 @@ def encode_documents(
     return report
 
 
-def _write_arrays(
-    folder: Path, sources: Sequence[Source], tokenizer: Path, settings: EncodeConfig, workers: int
-) -> dict[str, Any]:
-    """Write the .npy files and return the counts.
-
-    The documents are shuffled here because the tanreinama/GPTSAN training script reads its files in order, without
-    shuffling.
-    """
-    pieces = read_pieces(sources, settings.seed)
-    counts, classes, largest = Counter[str](), Counter[int](), 0
-    # The pieces of a document follow one another.
-    current, served = -1, False
-    nottoken = _loaded(tokenizer, settings.original_layout)[1].nottoken
-    size = sum(source.path.stat().st_size for source in sources)
-    with ExampleWriter(folder, settings.num_context) as writer, progress(size, "B", "encoding") as bar:
-        for group in ordered_map(partial(_encode_group, tokenizer, settings), pieces, workers):
-            for part in group:
-                if part.document != current:
-                    current, served = part.document, False
-                    counts["documents"] += 1
-                count = len(part.x)
-                if count and not served:
-                    served = True
-                    counts["served"] += 1
-                numbers = np.arange(writer.rows, writer.rows + count)
-                labels = numbers if part.label is None else np.full(count, part.label)
-                source = np.full(count, part.document)
-                writer.append(x=part.x, y=part.y, i=labels, num_input=part.num_input, document=source)
-                if count and part.label is not None:
-                    classes[part.label] += count
-                counts["tokens"] += int(np.count_nonzero(part.x != nottoken))
-                counts["left_out"] += part.left_out
-                counts["bytes"] += part.size
-                largest = max(largest, int(part.x.max(initial=0)), int(part.y.max(initial=0)))
-                bar.update(part.size)
-    return {
-        "documents": counts["documents"],
-        "examples": writer.rows,
-        # In the examples, without padding.
-        "tokens": counts["tokens"],
-        "largest_id": largest,
-        # Documents without an example: they end within the encoder part.
-        "left_out_documents": counts["documents"] - counts["served"],
-        # Tokens in no example: from these documents, the ends of others, and lines cut off by the original layout.
-        "left_out_tokens": counts["left_out"],
-        # Class → number of examples. None: no classes, `i` is the index of the example.
-        "classes": dict(sorted(classes.items())) if sources[0].label is not None else None,
-        "bytes_read": counts["bytes"],
-    }
-
-
 @lru_cache(maxsize=1)
 def _loaded(tokenizer: Path, original: bool) -> tuple[SubwordEncoding, Marks]:
     """Return the tokenizer in a folder and its special token ids. Each process loads them once, on first use."""
@@ -134,33 +109,32 @@ def _loaded(tokenizer: Path, original: bool) -> tuple[SubwordEncoding, Marks]:
     return encoding, Marks.of(encoding, original)
 
 
-@dataclass(frozen=True)
-class _Encoded:
-    """Examples from one piece of a document."""
-
-    document: int
-    label: int | None
-    x: Array
-    y: Array
-    num_input: Array
-    left_out: int  # tokens
-    size: int  # bytes read
-
-
-def _encode_group(tokenizer: Path, settings: EncodeConfig, pieces: list[Piece]) -> list[_Encoded]:
+def _encode_group(
+    tokenizer: Path, settings: EncodeConfig, pieces: list[Piece]
+) -> tuple[dict[str, Array], dict[str, int]]:
+    """Return the examples from some pieces, as arrays by name, and counts. `i` is -1 without classes."""
     encoding, marks = _loaded(tokenizer, settings.original_layout)
     texts = [piece.lines() for piece in pieces]
-    encoded = []
+    columns: dict[str, list[Any]] = {name: [] for name in ARRAYS}
+    left_out_tokens = 0
     for index, (piece, lines) in enumerate(zip(pieces, texts, strict=True)):
         rng = np.random.default_rng([settings.seed, piece.document, piece.number])
-        another = partial(_another_line, texts, index, rng)
-        examples, left_out = pack(lines, encoding, marks, settings, rng, another)
-        shape = (len(examples), settings.num_context)
-        x = np.array([example.x for example in examples], np.int32).reshape(shape)
-        y = np.array([example.y for example in examples], np.int32).reshape(shape)
-        num_input = np.array([example.num_input for example in examples], np.int32)
-        encoded.append(_Encoded(piece.document, piece.label, x, y, num_input, left_out, piece.batch.size))
-    return encoded
+        examples, left_out = pack(lines, encoding, marks, settings, rng, partial(_another_line, texts, index, rng))
+        left_out_tokens += left_out
+        label = -1 if piece.label is None else piece.label
+        for example in examples:
+            row = vars(example) | {"i": label, "document": piece.document}
+            for name, values in columns.items():
+                values.append(row[name])
+    shape = len(columns["i"]), settings.num_context
+    arrays = {name: np.array(values, np.int32) for name, values in columns.items()}
+    arrays |= {name: arrays[name].reshape(shape) for name in ("x", "y")}
+    return arrays, {
+        "documents": sum(piece.number == 0 for piece in pieces),
+        "tokens": int(np.count_nonzero(arrays["x"] != marks.nottoken)),
+        "left_out_tokens": left_out_tokens,
+        "bytes_read": sum(piece.batch.size for piece in pieces),
+    }
 
 
 def _another_line(texts: Sequence[Sequence[str]], own: int, rng: np.random.Generator) -> str:

@@ -32,11 +32,7 @@ def array_shapes(examples: int, num_context: int) -> dict[str, tuple[int, ...]]:
 
 
 class ExampleWriter(AbstractContextManager["ExampleWriter"]):
-    """Writer that appends examples to the .npy files.
-
-    The number of examples is known only at the end. The header that NumPy writes reserves space for a larger number, so
-    it is rewritten in place.
-    """
+    """Writer that appends examples to the .npy files, whose headers have room for the number known at the end."""
 
     def __init__(self, folder: Path, context: int) -> None:
         self.rows, self._context = 0, context
@@ -68,8 +64,6 @@ class Examples:
         if not (folder / REPORT).is_file():
             raise CourseError(f"{folder}: no encoded examples: {REPORT} is missing (`course gptsan encode` writes it)")
         self.folder, self.report = folder, read_json(folder / REPORT)
-        if missing := {"examples", "num_context", "classes", "largest_id"} - self.report.keys():
-            raise CourseError(f"{folder / REPORT}: lacks {', '.join(sorted(missing))}")
         shapes = array_shapes(self.report["examples"], self.report["num_context"])
         self.arrays = {name: _open(folder / f"{name}.npy", shape) for name, shape in shapes.items()}
         self.rows = np.arange(self.report["examples"]) if rows is None else rows
@@ -95,10 +89,7 @@ class Examples:
         return None if counts is None else {int(label): count for label, count in counts.items()}
 
     def check(self, vocab_size: int, d_spout: int | None = None) -> None:
-        """Check that a model can be trained on the examples. If `d_spout` is None (no spout), any class is allowed.
-
-        Examples without class labels may have any value in `i`, because it is taken modulo the spout width.
-        """
+        """Check that a model can be trained on the examples. Without class labels or a spout, any `i` is allowed."""
         if self.report["largest_id"] >= vocab_size:
             raise UsageError(
                 f"{self.folder}: has token {self.report['largest_id']}, but the model's vocab_size is {vocab_size}; "
@@ -114,10 +105,8 @@ class Examples:
         """Split the documents into a training set and a held-out set; their examples stay in folder order.
 
         No document has examples in both sets, because the rest of a document is easier to predict for a model that
-        was trained on its beginning. Only if a class has a single document are its examples split instead.
-
-        `held_out` is the fraction of each class's documents to hold out. Unless it is 0, each set has at least one
-        document of a class that has two or more.
+        was trained on its beginning. Only if a class has a single document are its examples split instead. `held_out`
+        is the fraction of each class's documents to hold out; unless it is 0, at least one of two or more.
         """
         labels = self.arrays["i"][self.rows] if self.classes else np.zeros(len(self), DTYPE)
         documents = self.arrays["document"][self.rows]

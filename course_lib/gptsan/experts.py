@@ -30,10 +30,7 @@ class Fp32Linear(Linear):
 
 
 class MLP(nn.Module):
-    """Feed-forward network with two linear layers.
-
-    An expert has width d_ff, ReLU and no biases. An extra layer has width d_ext, swish and biases.
-    """
+    """Two linear layers: an expert has width d_ff, ReLU and no biases; an extra layer width d_ext, swish and biases."""
 
     def __init__(self, config: GPTSanConfig, extra: bool) -> None:
         super().__init__()
@@ -50,10 +47,7 @@ class MLP(nn.Module):
 
 
 class Router(nn.Module):
-    """Linear router that computes one logit per token and expert.
-
-    It computes in fp32, because a small difference between two logits decides which expert processes the token.
-    """
+    """Linear router in fp32, because a small difference between two logits decides which expert gets the token."""
 
     def __init__(self, config: GPTSanConfig) -> None:
         super().__init__()
@@ -61,11 +55,7 @@ class Router(nn.Module):
         self.jitter = config.router_jitter_noise
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the router logits: [B, T, H] → [B, T, E].
-
-        In training, the input is multiplied by noise from 1 ± jitter, so that either of two nearly equal experts may be
-        chosen.
-        """
+        """Compute the router logits: [B, T, H] → [B, T, E], in training from an input times noise from 1 ± jitter."""
         if self.training and self.jitter:
             x = x.float() * torch.empty_like(x, dtype=torch.float32).uniform_(1 - self.jitter, 1 + self.jitter)
         logits: Tensor = self.classifier(x)
@@ -73,10 +63,7 @@ class Router(nn.Module):
 
 
 class SwitchMLP(nn.Module):
-    """Switch layer that sends each token to its most probable expert.
-
-    The expert output is multiplied by that probability, so that the router receives a gradient.
-    """
+    """Switch layer: each token's most probable expert, times its probability, so that the router gets a gradient."""
 
     def __init__(self, config: GPTSanConfig) -> None:
         super().__init__()
@@ -84,17 +71,17 @@ class SwitchMLP(nn.Module):
         self.router = Router(config)
         self.experts = nn.ModuleDict({f"expert_{e}": MLP(config, extra=False) for e in range(config.num_experts)})
 
-    def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Apply the layer: [B, T, H] → ([B, T, H], router logits [B, T, E]).
-
-        `real` [B, T] is False for tokens that are not routed, such as padding. If it is None, all tokens are routed.
-        """
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Apply the layer: [B, T, H] → ([B, T, H], router logits [B, T, E])."""
         logits = self.router(x)
         # Each is [B, T].
         probability, expert = logits.softmax(-1).max(-1)
         # [B·T, 1]
         gate = probability.to(x.dtype).flatten()[:, None]
-        order, counts = sorted_by_expert(within_capacity(expert, self.config, self.training, real))
+        # [E, B·T], True where an expert processes a token
+        served = within_capacity(expert, self.config, self.training).flatten(0, 1).t()
+        # Token indices by expert, in text order, and the number of tokens per expert.
+        order, counts = served.nonzero()[:, 1], served.sum(1).tolist()
 
         # [B·T, H]
         tokens = x.flatten(0, 1)
@@ -111,11 +98,7 @@ class SwitchMLP(nn.Module):
 
 
 def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
-    """Return the capacity of an expert: the maximum number of tokens that it processes in a group of `group` tokens.
-
-    If overflow is "identity", this is `expert_capacity`. Otherwise, it is the capacity factor times an even share of
-    the group, limited to `group` but never less than 4.
-    """
+    """Return the maximum number of tokens that an expert processes in a group: a factor times an even share, ≥ 4."""
     if config.overflow == "identity":
         return config.expert_capacity
     factor = config.train_capacity_factor if training else config.eval_capacity_factor
@@ -123,24 +106,20 @@ def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
 
 
 def group_count(tokens: int) -> int:
-    """Return the number of equal groups that the tokens in a forward pass are split into for the capacity limit.
+    """Return the number of equal groups of tokens, each with its own capacity, by Mesh TensorFlow's rule on one device.
 
-    It is the smallest divisor of `tokens` that is at least tokens // 1024, which is the Mesh TensorFlow rule on one
-    device.
+    It is the smallest divisor of `tokens` that is at least tokens // 1024.
     """
     return next(count for count in range(max(1, tokens // 1024), tokens + 1) if tokens % count == 0)
 
 
-def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool, real: Tensor | None = None) -> Tensor:
+def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool) -> Tensor:
     """Apply the capacity limit: chosen experts [B, T] → mask [B, T, E], True where an expert processes a token.
 
     Within a group, an expert takes tokens in order until it is full. If overflow is "identity", each sequence is a
-    group; otherwise, see `group_count`. `real` [B, T] is False for tokens that are not routed. If it is None, all
-    tokens are routed.
+    group; otherwise, see `group_count`.
     """
     chosen = expert[..., None] == torch.arange(config.num_experts, device=expert.device)
-    if real is not None:
-        chosen = chosen & real[..., None]
     count = len(chosen) if config.overflow == "identity" else group_count(expert.numel())
     groups = chosen.reshape(count, -1, config.num_experts)
     # For each expert: the number of tokens in the group, up to and including this one, that have chosen it.
@@ -148,29 +127,15 @@ def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool, real: 
     return (groups & (queue <= capacity(config, groups.shape[1], training))).view_as(chosen)
 
 
-def sorted_by_expert(kept: Tensor) -> tuple[Tensor, list[int]]:
-    """Group tokens by expert: [B, T, E] → (token indices from 0 to B·T − 1, number of tokens per expert).
-
-    The tokens for expert 0 come first. The tokens for each expert remain in text order.
-    """
-    # [E, B·T]
-    by_expert = kept.flatten(0, 1).t()
-    return by_expert.nonzero()[:, 1], by_expert.sum(1).tolist()
-
-
-def router_losses(router_logits: Sequence[Tensor], real: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return the load-balancing loss and the z-loss, each summed over the layers.
+def router_losses(router_logits: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the load-balancing loss and the z-loss for logits [B, T, E] of each layer, summed over the layers.
 
     The load-balancing loss for a layer is E² · mean over experts of (fraction of tokens that choose the expert · mean
-    probability of the expert). It is 1 if all experts are chosen equally often with equal probability.
-
-    The z-loss for a layer is the mean of logsumexp², which keeps the logits small.
-
-    Both are computed before the capacity limit, from the logits [B, T, E] at positions where `real` [B, T] is True.
+    probability of the expert). It is 1 if all experts are chosen equally often with equal probability. The z-loss is
+    the mean of logsumexp², which keeps the logits small.
     """
-    logits = torch.stack(tuple(router_logits))
     # [layers, tokens, E]
-    logits = logits.flatten(1, 2) if real is None else logits[:, real]
+    logits = torch.stack(tuple(router_logits)).flatten(1, 2)
     experts = logits.shape[-1]
     # [layers, E]
     share = F.one_hot(logits.argmax(-1), experts).float().mean(1)
@@ -179,10 +144,9 @@ def router_losses(router_logits: Sequence[Tensor], real: Tensor | None = None) -
 
 
 class FeedForward(nn.Module):
-    """Residual feed-forward part of a layer. In an extra layer, it is x + norm(mlp(x)).
+    """Feed-forward part of a layer: x + norm(mlp(x)), in a switch layer x + norm(experts(x) + tanh(x·W)).
 
-    In a switch layer, it is x + norm(experts(x) + tanh(x·W)). The soft bypass W also processes the tokens that a full
-    expert drops.
+    The soft bypass W also processes the tokens that a full expert drops.
     """
 
     def __init__(self, config: GPTSanConfig, extra: bool) -> None:
@@ -191,9 +155,9 @@ class FeedForward(nn.Module):
         self.soft_bypass_mlp = None if extra else Linear(config.d_model, config.d_model, std=0.01)
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_epsilon)
 
-    def forward(self, x: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Apply the feed-forward part: [B, T, H] → ([B, T, H], router logits [B, T, E], or None in an extra layer)."""
         if self.soft_bypass_mlp is None:
             return x + self.norm(self.mlp(x)), None
-        computed, logits = self.mlp(x, real)
+        computed, logits = self.mlp(x)
         return x + self.norm(computed + self.soft_bypass_mlp(x).tanh()), logits

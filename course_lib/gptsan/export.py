@@ -20,8 +20,8 @@ def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:
     """
     from course_lib.checkpoints import deepspeed_shards, weight_files
     from course_lib.checkpoints.torch_dtypes import TORCH
-    from course_lib.gptsan.folder import read_config, read_weights, tensors_of
-    from course_lib.gptsan.freeze import frozen_names
+    from course_lib.gptsan.configuration import read_config, read_weights
+    from course_lib.gptsan.tf_names import hf_shapes, parameters
 
     latest = checkpoint.to_export(run, step)
     task = Gptsan(config.load(GptsanConfig, run / CONFIG))
@@ -29,10 +29,10 @@ def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:
     shape = read_config(source) if source else task.shape()
     weights = deepspeed_shards.read_weights(latest)
     before = read_weights(source) if source else {}
-    held, parameters = tensors_of(shape)
+    held, elements = hf_shapes(shape), parameters(shape)
     # At ZeRO stage 1, the optimizer has no copy of the frozen weights, but the module state does.
     stored = {} if held.keys() <= weights.tensors.keys() or source else deepspeed_shards.read_module(latest)
-    trained = set(parameters) - frozen_names(task.settings.model.ignore, task.settings.spout.mode, shape, parameters)
+    trained = elements.keys() - task.settings.frozen(shape)
 
     def tensors() -> Iterator[tuple[str, Any]]:
         for name in held:
@@ -47,4 +47,4 @@ def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:
         shape.save_pretrained(folder)
         task.copy_tokenizer(folder)
     step = checkpoint.step_of(latest)
-    return {"step": step, "trained": len(trained), "frozen": len(parameters) - len(trained)}
+    return {"step": step, "trained": len(trained), "frozen": len(elements) - len(trained)}

@@ -6,20 +6,13 @@ Three files for training are written to the model folder:
     parameters.json       settings in the format of the original code, tanreinama/GPTSAN
     train.yaml            the same settings for `course gptsan train -c`
 
-New parameters:
-
-- The new layers: kernels and biases from Normal(0, 0.02²), norm weights 1, norm biases 0.
-- The table of extra positions, all zeros, if the input model does not have one.
-- The output projection of the spout, because its shape depends on the number of layers. Its weights come from Normal(0,
-  std²), where std is 0.02 or the model's spout_init_std, whichever is larger.
-
-Frozen parameters: all parameters in the input model except the spout. The head bias is a buffer and is never trained.
-Extra layers and extra positions in the input model are also frozen, because they belong to a finished stage. The extra
-positions are added below the extra layers, so training them would send gradients through all of these layers. To train
-more parameters, remove their names from ignore-params.json.
+New: the layers, a table of extra positions if the input model has none, and the output projection of the spout, because
+its shape depends on the number of layers. Frozen: all parameters of the input model except the spout. These include the
+extra positions of a finished stage: they are added below the extra layers, so training them would send gradients
+through all of these layers. To train more parameters, remove their names from ignore-params.json.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +21,14 @@ from omegaconf import OmegaConf
 
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
-from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.gptsan.config import GptsanConfig
-from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.folder import read_config, read_weights, tensors_of
+from course_lib.gptsan.configuration import GPTSanConfig, read_config, read_weights
 from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
 from course_lib.gptsan.shape import LAYERS, SPOUT_OUT
 from course_lib.gptsan.swe import FILES
-from course_lib.gptsan.tf_names import differences
+from course_lib.gptsan.tf_names import differences, hf_shapes, parameters
 from course_lib.notebooks.progress import progress
 from course_lib.settings.config import build
 
@@ -46,13 +37,9 @@ IGNORE, TRAIN = "ignore-params.json", "train.yaml"
 STD = 0.02
 # Defaults for keys missing from the input's parameters.json, from tools/train_params.json in the original code.
 TRAIN_PARAMS: dict[str, Any] = {
-    "batch_size": 16,
-    "base_lr": 1e-4,
-    "num_warmup_steps": 2000,
-    "max_to_keep_save": 12,
-    "checkpoint_per_hours": 1,
+    "batch_size": 16, "base_lr": 1e-4, "num_warmup_steps": 2000, "max_to_keep_save": 12, "checkpoint_per_hours": 1,
     "checkpoint_per_steps": 10000,
-}
+}  # fmt: skip
 
 
 def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> dict[str, int]:
@@ -64,23 +51,27 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
     if not 1 <= layers <= LAYERS - config.num_ext_layers:
         raise UsageError(f"--layers: {layers} is not allowed: 1 to {LAYERS - config.num_ext_layers}")
     held = read_weights(source)
-    if wrong := differences(_shapes(held), _shapes(tensors_of(config)[0])):
+    if wrong := differences({name: tuple(weight.shape) for name, weight in held.items()}, hf_shapes(config)):
         raise CourseError(f"{source}: weights and config.json do not match: {wrong}")
     config.num_ext_layers += layers
     config.architectures = ["GPTSanForCausalLM"]
-    wanted, parameters = tensors_of(config)
+    wanted, elements = hf_shapes(config), parameters(config)
     new = wanted.keys() - (held.keys() - {SPOUT_OUT})
-    frozen = [name for name in parameters if name not in new and not name.startswith("model.spout.")]
+    frozen = [name for name in elements if name not in new and not name.startswith("model.spout.")]
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         rng = torch.Generator().manual_seed(seed)
         dtype = held["model.embed_tokens.weight"].dtype
         with progress(len(wanted), "tensor", "extra stage") as bar:
-            for name, like in wanted.items():
-                yield name, initial(name, like, rng, config).to(dtype) if name in new else held[name].contiguous()
+            for name, shape in wanted.items():
+                yield name, initial(name, shape, rng, config).to(dtype) if name in new else held[name].contiguous()
                 bar.update()
 
-    settings = original_settings(source, folder, config)
+    train, model = read_parameters(source / PARAMETERS)
+    settings = {
+        "train_params": TRAIN_PARAMS | train | {"output_dir": folder.name},
+        "model_params": {"num_pallarelizm": 1} | model | original_params(config),
+    }
     twin = training_yaml(settings, seed)
     with atomic_folder(folder) as temporary:
         weight_files.write(tensors(), temporary, weight_files.SHARD)
@@ -89,43 +80,33 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
         write_json(temporary / IGNORE, frozen)
         write_json(temporary / PARAMETERS, settings)
         (temporary / TRAIN).write_text(twin, encoding="utf8")
-    made = sum(wanted[name].numel() for name in new)
-    kept = sum(wanted[name].numel() for name in parameters) - made
-    return {"layers": config.num_layers, "kept": kept, "new": made, "frozen": len(frozen)}
-
-
-def _shapes(tensors: Mapping[str, torch.Tensor | Weight]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in tensors.items()}
-
-
-def initial(name: str, like: torch.Tensor, rng: torch.Generator, config: GPTSanConfig) -> torch.Tensor:
-    """Return a new tensor: ones, zeros or Normal(0, std²), chosen by name as in the tanreinama/GPTSAN converter."""
-    if name.endswith("norm.weight"):
-        return torch.ones(like.shape)
-    if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
-        return torch.zeros(like.shape)
-    return torch.randn(like.shape, generator=rng) * (max(STD, config.spout_init_std) if name == SPOUT_OUT else STD)
-
-
-def original_settings(source: Path, folder: Path, config: GPTSanConfig) -> dict[str, Any]:
-    """Return the contents of `parameters.json` for the new model, in the format of the tanreinama/GPTSAN converter.
-
-    Training settings come from the input's `parameters.json`; missing ones come from TRAIN_PARAMS.
-    """
-    train, model = read_parameters(source / PARAMETERS)
+    made = sum(elements[name] for name in new)
     return {
-        "train_params": TRAIN_PARAMS | train | {"output_dir": folder.name},
-        "model_params": {"num_pallarelizm": 1} | model | original_params(config),
+        "layers": config.num_layers,
+        "kept": sum(elements.values()) - made,
+        "new": made,
+        "frozen": len(frozen),
     }
+
+
+def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, config: GPTSanConfig) -> torch.Tensor:
+    """Return a new tensor: ones, zeros or Normal(0, std²), chosen by name as in the tanreinama/GPTSAN converter.
+
+    The spout's output projection has the model's spout_init_std if that is larger than 0.02.
+    """
+    if name.endswith("norm.weight"):
+        return torch.ones(shape)
+    if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
+        return torch.zeros(shape)
+    return torch.randn(shape, generator=rng) * (max(STD, config.spout_init_std) if name == SPOUT_OUT else STD)
 
 
 def training_yaml(settings: dict[str, Any], seed: int = 0) -> str:
     """Return the settings in `parameters.json` as YAML for `course gptsan train -c`.
 
-    `${here}` is the folder of the YAML file, so that a copy of the folder trains the copy.
-
-    Values that are hard-coded in tanreinama/GPTSAN are added. After the warm-up, the learning rate stays at its
-    maximum, as it does in the original code for the first (1 / base_lr)² steps.
+    `${here}` is the folder of the YAML file, so that a copy of the folder trains the copy. Values that are hard-coded
+    in tanreinama/GPTSAN are added. After the warm-up, the learning rate stays at its maximum, as it does in the
+    original code for the first (1 / base_lr)² steps.
     """
     train = settings["train_params"]
     rate, warmup = train["base_lr"], train["num_warmup_steps"]

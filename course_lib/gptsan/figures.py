@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from course_lib.language.words import tr
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
@@ -37,12 +36,12 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
     """Plot the fraction of tokens that choose each expert, one panel per model. `loads[name]` is [layers][experts]."""
     layers, experts = np.shape(next(iter(loads.values())))
     few = experts <= FEW
-    figure, axes = _panels(len(loads), height=1.4 + 0.4 * layers)
-    for axis, (name, load) in zip(axes, loads.items(), strict=True):
+    figure, axes = subplots(len(loads), height=1.4 + 0.4 * layers)
+    for axis, (name, load) in zip(np.atleast_1d(axes), loads.items(), strict=True):
         fractions = np.asarray(load)
         image = axis.imshow(fractions, cmap="Blues", vmin=0, vmax=max(0.5, fractions.max()), aspect="auto")
-        if few:
-            _numbers(axis, [[f"{share:.0%}" for share in row] for row in fractions], dark=fractions > 0.3)
+        for (row, column), share in np.ndenumerate(fractions) if few else ():
+            _number(axis, column, row, f"{share:.0%}", dark=share > 0.3)
         names = [tr("expert {expert}", expert=expert) if few else str(expert) for expert in range(experts)]
         axis.set_xticks(range(experts), names)
         axis.set_yticks(range(layers), [tr("layer {layer}", layer=layer) for layer in range(layers)])
@@ -62,7 +61,8 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
     }
     before, after, spout = kinds.values()
     columns = [np.shape(mask)[1] for mask in masks.values()]
-    figure, axes = _panels(len(masks), 1.2 + 0.36 * len(tokens), 0.7 + 0.42 * sum(columns), width_ratios=columns)
+    figure, axes = subplots(len(masks), 1.2 + 0.36 * len(tokens), 0.7 + 0.42 * sum(columns), width_ratios=columns)
+    axes = np.atleast_1d(axes)
     for axis, (name, mask) in zip(axes, masks.items(), strict=True):
         seen = np.asarray(mask, dtype=bool)
         names = slots[len(slots) - seen.shape[1] :]
@@ -81,7 +81,7 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
 
 def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
     """Plot held-out loss and agreement; `outcomes` maps a kind of training to a control.Outcome for each seed."""
-    figure, axes = _panels(2, height=2.6)
+    figure, axes = subplots(2, height=2.6)
     for axis, name in zip(axes, ("loss", "agreement"), strict=True):
         for row, seeds in enumerate(outcomes.values()):
             values = [getattr(outcome, name) for outcome in seeds]
@@ -105,7 +105,8 @@ def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
 def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = None) -> Any:
     """Plot shares from 0 to 1 as bars, one panel per measure; `panels` maps measure → case → share."""
     cases = list(dict.fromkeys(case for bars in panels.values() for case in bars))
-    figure, axes = _panels(len(panels), height=0.9 + 0.4 * len(cases), width=9.0)
+    figure, axes = subplots(len(panels), height=0.9 + 0.4 * len(cases), width=9.0)
+    axes = np.atleast_1d(axes)
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
         for case, share in bars.items():
             axis.barh(cases.index(case), share, color=COLOURS[cases.index(case)])
@@ -120,7 +121,8 @@ def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = Non
 
 def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float | None = None) -> Any:
     """Plot memory on one device [bytes] as stacked bars: model → training method → component → size; `card` a line."""
-    figure, axes = _panels(len(panels), height=2.6, width=10.0)
+    figure, axes = subplots(len(panels), height=2.6, width=10.0)
+    axes = np.atleast_1d(axes)
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
         unit, word = (1e9, "GB") if max(sum(bar.values()) for bar in bars.values()) >= 1e9 else (1e6, "MB")
         left = np.zeros(len(bars))
@@ -145,7 +147,8 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     figure, axis = subplots(height=3.9, width=6.2)
     above = values - values.min(1, keepdims=True)
     image = axis.imshow(above, cmap="Blues_r", vmin=0)
-    _numbers(axis, [[f"{loss:.2f}" for loss in row] for row in values], dark=above < 0.5 * above.max())
+    for (row, column), loss in np.ndenumerate(values):
+        _number(axis, column, row, f"{loss:.2f}", dark=above[row, column] < 0.5 * above.max())
     for row, column in enumerate(values.argmin(1)):
         axis.add_patch(_box(column, row, COLOURS[1]))
     labels = [tr(name) for name in names]
@@ -157,16 +160,9 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     return figure
 
 
-def _panels(number: int, height: float, width: float = 8.0, **options: Any) -> tuple[Any, list[Any]]:
-    """Return a figure and a list of its axes in one row."""
-    figure, axes = subplots(number, height, width, **options)
-    return figure, list(axes) if number > 1 else [axes]
-
-
-def _numbers(axis: Any, words: Sequence[Sequence[str]], dark: npt.NDArray[np.bool_]) -> None:
-    """Write text into the cells of a matrix: white in dark cells, black in the others."""
-    for (row, column), white in np.ndenumerate(dark):
-        axis.text(column, row, words[row][column], ha="center", va="center", color="white" if white else "black")
+def _number(axis: Any, column: int, row: int, word: str, dark: bool) -> None:
+    """Write text into the cell of a matrix: white in a dark cell, black in others."""
+    axis.text(column, row, word, ha="center", va="center", color="white" if dark else "black")
 
 
 def _box(column: float, row: float, colour: str, fill: bool = False) -> Any:

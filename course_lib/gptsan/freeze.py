@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.shape import EXTRA_POSITIONS
+from course_lib.gptsan.tf_names import parameters
 
 # Value for model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
 BASE = "base"
@@ -15,24 +15,22 @@ BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
 SPOUT = "model.spout."
 
 
-def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Any, names: Sequence[str]) -> set[str]:
+def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Any) -> set[str]:
     """Return the names of the frozen parameters: those in model.ignore, plus the spout if spout.mode is none.
 
     `ignore` is the path to a JSON list of names, "base" for every parameter of the base model, or None to freeze
-    nothing. `shape` is a GPTSANShape or a GPTSanConfig. `names` lists all parameters.
+    nothing. `shape` is a GPTSANShape or a GPTSanConfig.
     """
-    if ignore is None:
-        frozen = set()
-    elif ignore == BASE:
+    names, frozen = parameters(shape).keys(), set[str]()
+    if ignore == BASE:
         frozen = {name for name in names if not is_extra(name, shape)}
-    else:
-        assert isinstance(ignore, Path)
-        frozen = read_ignore(ignore)
-        if unknown := sorted(frozen - set(names)):
+    elif ignore is not None:
+        frozen = read_ignore(Path(ignore))
+        if unknown := sorted(frozen - names):
             raise UsageError(f"model.ignore: {ignore} names {unknown[0]}, which the model does not have")
     if spout_mode == "none":
         frozen |= {name for name in names if name.startswith(SPOUT)}
-    if frozen >= set(names):
+    if frozen >= names:
         raise UsageError(f"model.ignore: {ignore} leaves nothing to train with spout.mode {spout_mode}")
     return frozen
 

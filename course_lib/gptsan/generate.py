@@ -1,21 +1,19 @@
 """Text generation with a GPTSAN model: continues a context after a bidirectional prefix, steered by the spout.
 
-`generate` in transformers samples from the whole vocabulary with torch's global random generator, so the same seed
-would give different texts. Differences from run_generate.py in the original code (tanreinama/GPTSAN):
+Differences from run_generate.py in the original code (tanreinama/GPTSAN):
 
 - A key/value cache stores the past tokens. The original code recomputes the whole context for each token.
 - Texts are sampled independently from the top_k most probable tokens. The original code restarts finished texts from
   the best unfinished one. In both, the end of text is chosen whenever it is the most probable token.
-- As in training (layouts.py), the model reads SEP (separator) in place of each sentence end in the context or the
-  continuation. It reads a run of three or more equal tokens in the context as one such token followed by BAG (bag of
-  tokens). With `original_prompt`, it reads both unchanged.
+- The model reads the context as in training (layouts.py): SEP (separator) in place of each sentence end, and BAG (bag
+  of tokens) in place of the rest of a run. With `original_prompt`, it reads both unchanged.
 - Byte tokens always form whole characters (generation/byte_tokens.py). If a chosen token would break a character, it is
   chosen again among the allowed ones. This choice has its own random generator, so that the other texts do not change.
 - Every expert has room for all tokens, so a text does not depend on the other texts in the batch.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +24,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.byte_tokens import RECENT, ByteTokens
 from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
-from course_lib.gptsan.folder import read_config
+from course_lib.gptsan.configuration import read_config
 from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
 from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM
@@ -37,16 +35,11 @@ from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """A prompt as token ids.
+class Prompt(NamedTuple):
+    """A prompt as token ids."""
 
-    `read` is the entire model input. `written` is the context as the model would have generated it: its sentence ends
-    are not replaced with SEP (separator).
-    """
-
-    read: list[int]
-    written: list[int]
+    read: list[int]  # the entire model input
+    written: list[int]  # the context as the model would have generated it, with its sentence ends
     num_input: int  # number of positions before SEG
 
 
@@ -88,10 +81,7 @@ class GPTSANGenerator:
         return cls(model.to(device or compute.device()), tokenizer)
 
     def continue_text(self, context: str, settings: GenerateConfig | None = None, prefix: str = "") -> list[str]:
-        """Generate `num_generate` texts, each consisting of the unchanged context and a continuation.
-
-        The texts do not include the prefix, in which attention is bidirectional.
-        """
+        """Generate `num_generate` texts: the unchanged context and a continuation, without the bidirectional prefix."""
         settings = settings or GenerateConfig()
         prompt = self.prompt(context, prefix, settings.original_prompt)
         rows = self.tokens(prompt, settings).tolist()
@@ -105,39 +95,42 @@ class GPTSANGenerator:
         With `original`, the context is not cleaned, and its sentence ends and runs are read unchanged.
         """
         encode = self.encoding.encode_text
-        lines = [context] if original else context.splitlines(keepends=True)
-        read: list[int] = []
-        written: list[int] = []
+        read = written = encode(context) if original else []
         # As in training, a run does not extend beyond its line.
-        for line in lines:
-            ids = encode(line, clean=not original)
-            parts = (ids, ids) if original else decoder_part(ids, self.marks)
-            read += parts[0]
-            written += parts[1]
+        for line in () if original else context.splitlines(keepends=True):
+            inputs, targets = decoder_part(encode(line, clean=True), self.marks)
+            read, written = read + inputs, written + targets
         before = [self.marks.sot, *encode(prefix)]
         return Prompt([*before, self.marks.seg, *read], written, len(before))
 
     @torch.inference_mode()
     def tokens(self, prompt: Prompt, settings: GenerateConfig) -> Tensor:
-        """Generate continuations [num_generate, tokens].
-
-        Callers must ignore the tokens after the first end of text in each sequence.
-        """
-        rng = self.rng(settings)
+        """Generate continuations [num_generate, tokens]; tokens after the first end of text have no meaning."""
+        rng, number = self.rng(settings), settings.num_generate
         again = torch.Generator(self.device).manual_seed(rng.initial_seed())
-        spout = self.spout(settings, settings.num_generate, rng)
-        room = self._room(len(prompt.read) + (spout is not None))
+        spout = self.spout(settings, number, rng)
+        # Slots of the prompt: tokens and spout.
+        slots, positions = len(prompt.read) + (spout is not None), int(self.config.max_position_embeddings)
+        if slots >= positions:
+            raise UsageError(
+                tr(
+                    "context: {slots} tokens, including special tokens and spout, are not allowed: the model has "
+                    "{positions} positions, and at least one must be left",
+                    slots=slots,
+                    positions=positions,
+                )
+            )
         read_as = torch.arange(self.config.vocab_size, device=self.device) if settings.original_prompt else self.read_as
-        cache, logits = self._begin(prompt, spout)
+        cache = DynamicCache(config=self.config)
+        logits = self.read(prompt.read, prompt.num_input, spout, past_key_values=cache, logits_to_keep=1)[:, -1]
         # Texts with the same spout vector share one pass over the prompt.
-        if len(logits) < settings.num_generate:
-            cache.batch_repeat_interleave(settings.num_generate)
-            logits = logits.expand(settings.num_generate, -1)
-        recent = torch.tensor([prompt.written[-RECENT:]], device=self.device, dtype=torch.long)
-        recent = recent.expand(settings.num_generate, -1)
+        if len(logits) < number:
+            cache.batch_repeat_interleave(number)
+            logits = logits.expand(number, -1)
+        recent = torch.tensor([prompt.written[-RECENT:]], device=self.device, dtype=torch.long).expand(number, -1)
         rows: list[Tensor] = []
-        ended = torch.zeros(settings.num_generate, dtype=torch.bool, device=self.device)
-        length = min(settings.max_new_tokens, room)
+        ended = torch.zeros(number, dtype=torch.bool, device=self.device)
+        length = min(settings.max_new_tokens, positions - slots)
         with progress(length, "token", "generating") as bar:
             while True:
                 chosen, left = self._choose(logits, settings, rng), length - len(rows)
@@ -157,11 +150,7 @@ class GPTSANGenerator:
     def rng(self, settings: SpoutSettings) -> torch.Generator:
         """Return a random generator with the seed from the settings, or with a random seed if none is set."""
         rng = torch.Generator(self.device)
-        if settings.seed is None:
-            rng.seed()
-        else:
-            rng.manual_seed(settings.seed)
-        return rng
+        return rng.manual_seed(rng.seed() if settings.seed is None else settings.seed)
 
     def spout(self, settings: SpoutSettings, texts: int, rng: torch.Generator) -> Tensor | None:
         """Return the input to the spout: [texts, d_spout] for "uniform", None for "none", otherwise [1, d_spout]."""
@@ -187,31 +176,13 @@ class GPTSANGenerator:
             vector[0, label] = 1
         return vector
 
-    def _begin(self, prompt: Prompt, spout: Tensor | None) -> tuple[DynamicCache, Tensor]:
-        """Run the model on the prompt and return the key/value cache and the logits for the next token.
-
-        The logits are [N, V], where N is the number of spout vectors, or 1 without a spout.
-        """
+    def read(self, ids: list[int], num_input: int, spout: Tensor | None, **options: Any) -> Tensor:
+        """Run the model on a sequence with each spout vector, or none; return the logits [N or 1, T, V]."""
         texts = 1 if spout is None else len(spout)
-        ids = torch.tensor([prompt.read], device=self.device).expand(texts, -1)
-        types = prefix_types(torch.tensor([prompt.num_input], device=self.device), len(prompt.read), spout is not None)
-        cache = DynamicCache(config=self.config)
-        output = self.model(ids, token_type_ids=types, spout=spout, past_key_values=cache, logits_to_keep=1)
-        return cache, output.logits[:, -1]
-
-    def _room(self, slots: int) -> int:
-        """Return the maximum number of new tokens after a prompt of `slots` slots (tokens and spout)."""
-        positions = self.config.max_position_embeddings
-        if slots >= positions:
-            raise UsageError(
-                tr(
-                    "context: {slots} tokens, including special tokens and spout, are not allowed: the model has "
-                    "{positions} positions, and at least one must be left",
-                    slots=slots,
-                    positions=positions,
-                )
-            )
-        return int(positions - slots)
+        rows = torch.tensor([ids], device=self.device).expand(texts, -1)
+        types = prefix_types(torch.tensor([num_input], device=self.device), len(ids), spout is not None)
+        logits: Tensor = self.model(rows, token_type_ids=types, spout=spout, **options).logits
+        return logits
 
     def _choose(self, logits: Tensor, settings: GenerateConfig, rng: torch.Generator) -> Tensor:
         """Choose the next tokens [N] from the logits [N, V]."""

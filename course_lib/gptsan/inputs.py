@@ -9,8 +9,8 @@ import glob
 import io
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,16 +21,14 @@ from course_lib.files import inner_suffix, require_file
 HEADER = ["filename", "fileid"]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """File to encode, with the class label of its documents, if any. A .txt file is one document."""
 
     path: Path
     label: int | None = None
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A document from a .jsonl file, or consecutive lines from a .txt file: about 1 MB, 4 MB without a blank line."""
 
     document: int  # index of the document
@@ -62,9 +60,11 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Source]:
     """
     if isinstance(inputs, str) and inputs.endswith(".csv"):
         return _read_list(Path(inputs), d_spout)
+    if not isinstance(inputs, str):
+        return [Source(require_file(path)) for path in inputs]
     # Path.glob does not accept an absolute pattern.
-    paths = map(Path, sorted(glob.glob(inputs, recursive=True))) if isinstance(inputs, str) else inputs  # noqa: PTH207
-    sources = [Source(require_file(path)) for path in paths if not (isinstance(inputs, str) and path.is_dir())]
+    paths = map(Path, sorted(glob.glob(inputs, recursive=True)))  # noqa: PTH207
+    sources = [Source(require_file(path)) for path in paths if not path.is_dir()]
     if not sources:
         raise UsageError(f"{inputs}: no such file; allowed: a list.csv, or a pattern such as 'texts/*.txt'")
     return sources
@@ -72,30 +72,23 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Source]:
 
 def _read_list(path: Path, d_spout: int) -> list[Source]:
     """Read a CSV list with the columns `filename,fileid`. File names are relative to the folder of the list."""
-    try:
-        text = require_file(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CourseError(f"{path}: not UTF-8 at byte {error.start}") from None
-    rows, sources = csv.reader(io.StringIO(text)), dict[Path, Source]()
-    try:
-        if (first := next(rows, [])) != HEADER:
-            raise CourseError(f"{path}, line 1: expected {','.join(HEADER)!r}, found {','.join(first)[:60]!r}")
-        for row in filter(None, rows):
-            try:
-                name, label = row
+    sources: dict[Path, Source] = {}
+    with open(require_file(path), encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        try:
+            if (first := next(rows, [])) != HEADER:
+                raise CourseError(f"expected {','.join(HEADER)!r}, found {','.join(first)[:60]!r}")
+            for name, label in filter(None, rows):
                 source = Source(require_file(path.parent / name), int(label))
-            # OSError means that the operating system does not allow this file name.
-            except (CourseError, OSError, ValueError) as error:
-                raise CourseError(f"{path}, line {rows.line_num}: {error}") from None
-            if not 0 <= int(label) < d_spout:
-                raise CourseError(
-                    f"{path}, line {rows.line_num}: class {label} is outside the spout: "
-                    f"0 to {d_spout - 1} are allowed (d_spout {d_spout})"
-                )
-            if sources.setdefault(source.path.resolve(), source) is not source:
-                raise CourseError(f"{path}, line {rows.line_num}: {name} is listed twice")
-    except csv.Error as error:
-        raise CourseError(f"{path}, line {rows.line_num}: {error}") from None
+                if not 0 <= int(label) < d_spout:
+                    raise CourseError(
+                        f"class {label} is outside the spout: 0 to {d_spout - 1} are allowed (d_spout {d_spout})"
+                    )
+                if sources.setdefault(source.path.resolve(), source) is not source:
+                    raise CourseError(f"{name} is listed twice")
+        # OSError means that the operating system does not allow this file name.
+        except (CourseError, OSError, ValueError, csv.Error) as error:
+            raise CourseError(f"{path}, line {rows.line_num}: {error}") from None
     if not sources:
         raise CourseError(f"{path}: lists no files")
     return list(sources.values())
@@ -112,16 +105,14 @@ def read_pieces(sources: Sequence[Source], seed: int) -> Iterator[list[Piece]]:
     group: list[Piece] = []
     size = 0
     for index in rng.permutation(len(sources)).tolist():
-        source = sources[index]
-        for number, batch in enumerate(read_batches(source.path)):
-            if _is_plain(source.path):
-                group.append(Piece(index, number, source.label, batch))
+        path, label = sources[index]
+        for number, batch in enumerate(read_batches(path)):
+            if _is_plain(path):
+                group.append(Piece(index, number, label, batch))
             else:
-                documents = [(first, line) for first, line in batch.numbered() if not line.isspace()]
-                for place in rng.permutation(len(documents)).tolist():
-                    first, line = documents[place]
-                    own = LineBatch(source.path, first, [line], len(line))
-                    group.append(Piece(next(numbers), 0, source.label, own))
+                documents = [LineBatch(path, at, [line], len(line)) for at, line in batch.numbered() if line.strip()]
+                order = rng.permutation(len(documents)).tolist()
+                group += [Piece(next(numbers), 0, label, documents[place]) for place in order]
             size += batch.size
             if size >= BATCH:
                 yield group

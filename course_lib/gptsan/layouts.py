@@ -12,19 +12,18 @@ The modes differ only in the length of the encoder part: 0 (lm), as long as poss
 - The decoder part is cleaned text. A sentence end is replaced with SEP in x but kept in y. A run of three or more equal
   tokens becomes one such token followed by BAG.
 
-The layouts are those in tools/make_tfrecord_simple.py in the tanreinama/GPTSAN repository. With `original_layout`, the
-examples are identical to the output of that script.
+The layouts are those in tools/make_tfrecord_simple.py in the tanreinama/GPTSAN repository; with `original_layout`,
+identical to its output.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 
-from course_lib.gptsan.encode_config import EncodeConfig
-from course_lib.gptsan.swe import NAMED
+from course_lib.gptsan.config import EncodeConfig
+from course_lib.gptsan.swe import NAMED, SubwordEncoding
 
 # Value in y at positions without a target.
 NO_TARGET = -1
@@ -34,13 +33,6 @@ ENDS = "。｡．.？！?!:：;；"
 RUN = 3
 # Fraction of the chosen tokens that become MSK; fraction of the other chosen tokens that become a random token.
 MASKED, RANDOM = 0.8, 0.5
-
-
-class Encoding(Protocol):
-    """The part of swe.SubwordEncoding that the layouts use, besides the ids of the named tokens."""
-
-    def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """Return the token ids of a text, without special tokens around it."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +51,8 @@ class Marks:
     ends: frozenset[int]  # ids of sentence ends
 
     @classmethod
-    def of(cls, encoding: Encoding, original: bool = False) -> "Marks":
-        """Return the marks for an encoding.
-
-        A sentence end that does not have its own token is not in `ends`. With `original`, its byte tokens are in
-        `ends`, as in the original script.
-        """
+    def of(cls, encoding: SubwordEncoding, original: bool = False) -> "Marks":
+        """Return the marks for an encoding; `ends` has byte tokens only with `original`, as in the original script."""
         codes = [encoding.encode_text(end) for end in ENDS]
         ends = frozenset(token for code in codes if original or len(code) == 1 for token in code)
         (newline,), (byte0,) = encoding.encode_text("\n"), encoding.encode_text("<|byte0|>")
@@ -82,10 +70,7 @@ class Example:
 
 
 def decoder_part(ids: Sequence[int], marks: Marks) -> tuple[list[int], list[int]]:
-    """Return the inputs and the targets (not yet shifted) for the decoder part, given the ids of a cleaned line.
-
-    When applied to its own targets, the function returns the same inputs and targets again.
-    """
+    """Return the inputs and the targets (not yet shifted) for the decoder part, given a cleaned line or its targets."""
     predicted: list[int] = []
     for token, run in groupby(ids):
         count = len(list(run))
@@ -112,8 +97,7 @@ def compose(
 ) -> Example:
     """Build an example from its parts and mask tokens in the encoder part.
 
-    `before` is the line before the encoder part, with SEP, for next-sentence prediction; `follows` says whether the
-    text follows that line: the target is SEP if it does, else EOT.
+    `before` is the line before the encoder part, with SEP. Its target is SEP if the text `follows` that line, else EOT.
     """
     context, start = settings.num_context, 1 + len(before)
     num_input = start + len(encoder)
@@ -143,7 +127,7 @@ def compose(
 
 def pack(
     lines: Sequence[str],
-    encoding: Encoding,
+    encoding: SubwordEncoding,
     marks: Marks,
     settings: EncodeConfig,
     rng: np.random.Generator,
@@ -152,8 +136,7 @@ def pack(
     """Pack the lines of a document into examples. Return the examples and the number of tokens left out.
 
     Lines are joined until the context is full. The rest of the last line begins the next example; the original script
-    drops it. If the document ends within an encoder part, that part yields no example. For next-sentence prediction,
-    `another` returns a random line from elsewhere.
+    drops it. An encoder part that the document does not fill is left out. `another` returns a line from elsewhere.
     """
     text = _Text(lines, encoding, marks.newline)
     examples: list[Example] = []
@@ -192,7 +175,7 @@ def pack(
 class _Text:
     """Reader that returns the lines of a document as token ids. It is false when no tokens are left."""
 
-    def __init__(self, lines: Sequence[str], encoding: Encoding, newline: int) -> None:
+    def __init__(self, lines: Sequence[str], encoding: SubwordEncoding, newline: int) -> None:
         self.lines, self.encoding, self.newline = lines, encoding, newline
         self.next = self.left_out = 0
         self.rest: list[int] = []
@@ -215,7 +198,7 @@ class _Text:
         return self.take(clean=True)[:-1]
 
     def put_back(self, ids: list[int], lost: bool) -> None:
-        """Save ids that did not fit, for the next call to `take`; newline tokens alone, or if `lost`, are dropped."""
+        """Save ids for the next call to `take`, unless they are only newline tokens or `lost`."""
         if lost or all(token == self.newline for token in ids):
             self.left_out += len(ids)
         else:

@@ -1,7 +1,4 @@
-"""Measurements on encoded examples: mean loss with any input to the spout, and what the routers choose.
-
-Everything runs in small batches on the model's device, so that a large model needs little memory besides its weights.
-"""
+"""Measurements on encoded examples, in small batches: mean loss with any input to the spout, and routers' choices."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,14 +13,12 @@ from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 
-# A row of Examples.
-Example = dict[str, Any]
 # Examples in a forward pass.
 BATCH = 16
 
 
 @torch.inference_mode()
-def mean_loss(model: GPTSanForCausalLM, examples: Iterable[Example], spout: Tensor | None = None) -> float:
+def mean_loss(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]], spout: Tensor | None = None) -> float:
     """Return the mean cross-entropy [nats per target token]; `spout` [d_spout] is the input for all examples."""
     nats, tokens = 0.0, 0
     for batch in _batches(model, examples):
@@ -34,7 +29,7 @@ def mean_loss(model: GPTSanForCausalLM, examples: Iterable[Example], spout: Tens
 
 
 @torch.inference_mode()
-def router_logits(model: GPTSanForCausalLM, examples: Iterable[Example]) -> Tensor:
+def router_logits(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]]) -> Tensor:
     """Return the router logits [switch layers, positions of all examples in order, experts] without a spout."""
     found = []
     for batch in _batches(model, examples):
@@ -59,7 +54,7 @@ def untrained_routers(model: GPTSanForCausalLM, seed: int = 0) -> Iterator[None]
             router.weight.data = weight
 
 
-def _batches(model: GPTSanForCausalLM, examples: Iterable[Example]) -> Iterator[dict[str, Tensor]]:
+def _batches(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Tensor]]:
     rows = list(examples)
     for start in range(0, len(rows), BATCH):
         yield {name: tensor.to(model.device) for name, tensor in collate(rows[start : start + BATCH]).items()}

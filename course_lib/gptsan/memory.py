@@ -5,9 +5,9 @@ both with PyTorch. A layer counts as trained if any of its parameters is trained
 assume that no expert overflows and that every position has a target.
 """
 
-from dataclasses import dataclass
+from typing import Any
 
-from course_lib.checkpoints.number_formats import BYTES, NumberFormat
+from course_lib.checkpoints.number_formats import BYTES
 from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, GPTSANShape
 from course_lib.gptsan.tf_names import parameters
 from course_lib.models.memory import Sizes
@@ -18,26 +18,10 @@ from course_lib.training.parameter_groups import decays
 LOGIT_BYTES = 20
 
 
-@dataclass(frozen=True)
-class MicroBatch:
-    """One micro-batch in a run, and how the model computes it."""
-
-    samples: int  # examples per forward pass
-    length: int  # tokens per example
-    dtype: NumberFormat  # dtype of weights and activations
-    spout: bool  # whether each example has a spout vector, which takes up a position
-    fused: bool  # whether attention uses the fused PyTorch kernel instead of eager attention
-    again: bool  # whether the backward pass recomputes each layer
-    jitter: bool  # whether the router input is multiplied by noise
-
-
-def gptsan_sizes(shape: GPTSANShape, frozen: set[str], batch: MicroBatch) -> Sizes:
-    """Return the sizes of parameters, activations and logits in a run, and its floating-point operations.
-
-    `frozen` contains the names of the parameters that are not trained.
-    """
-    named = parameters(shape)
-    profile = _Profile(shape, batch, named.keys() - frozen)
+def gptsan_sizes(settings: Any, shape: GPTSANShape, length: int) -> Sizes:
+    """Return the sizes and FLOPs of a run with these settings, a GptsanConfig, on examples of `length` tokens."""
+    named, frozen = parameters(shape), settings.frozen(shape)
+    profile = _Profile(settings, shape, length, named.keys() - frozen)
     return Sizes(
         trained=tuple((size, decays(name)) for name, size in named.items() if name not in frozen),
         frozen=tuple(size for name, size in named.items() if name in frozen),
@@ -45,29 +29,32 @@ def gptsan_sizes(shape: GPTSANShape, frozen: set[str], batch: MicroBatch) -> Siz
         logits=LOGIT_BYTES * profile.tokens * shape.vocab_size,
         block=profile.block(),
         flops_per_token=profile.flops_per_token(),
-        length=batch.length,
+        length=length,
     )
 
 
 class _Profile:
     """Activations and floating-point operations for one micro-batch, computed layer by layer."""
 
-    def __init__(self, shape: GPTSANShape, batch: MicroBatch, trained: set[str]) -> None:
-        self.shape, self.batch, self.trained = shape, batch, trained
-        self.layers, self.length = shape.num_layers, batch.length
-        self.slots = batch.length + batch.spout
-        self.tokens = batch.samples * batch.length
-        self.width = BYTES[batch.dtype]
+    def __init__(self, settings: Any, shape: GPTSANShape, length: int, trained: set[str]) -> None:
+        self.shape, self.length, self.trained = shape, length, trained
+        self.fused = bool(settings.model.attention == "sdpa")
+        self.again = bool(settings.model.recompute == "full")
+        self.jitter = bool(settings.loss.router_jitter)
+        # The spout takes up a position.
+        self.slots = length + bool(settings.spout.mode != "none")
+        self.tokens: int = settings.batch.micro_size * length
+        self.width: int = BYTES[settings.precision.dtype]
         # Bytes in a [B, T, d_model] tensor.
         self.stream = self.width * self.tokens * shape.d_model
-        self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(self.layers)]
-        starts = [layer for layer, learns in enumerate(self.learns) if learns]
+        self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(shape.num_layers)]
+        # Layers that trained embeddings or extra positions feed directly.
+        self.fed = {0} if self._has(*EMBEDDINGS) else set()
         if self._has(EXTRA_POSITIONS):
-            starts.append(shape.num_switch_layers)
-        if self._has("model.spout.", *EMBEDDINGS):
-            starts.append(0)
+            self.fed.add(shape.num_switch_layers)
+        starts = {layer for layer, learns in enumerate(self.learns) if learns} | self.fed
         # First layer that gradients reach.
-        self.first = min(starts, default=self.layers)
+        self.first = 0 if self._has("model.spout.") else min(starts, default=shape.num_layers)
 
     def _has(self, *prefixes: str) -> bool:
         return any(name.startswith(prefixes) for name in self.trained)
@@ -78,7 +65,7 @@ class _Profile:
             return 0
         learns = self.learns[layer]
         # The attention output is stored if the output projection is trained, and always with the fused kernel.
-        mixture = learns or self.batch.fused
+        mixture = learns or self.fused
         # Always stored: q, k, v and the norm input. Also stored in a trained layer: x.
         attention = (4 + learns + mixture) * self.stream + self._core()
         if layer >= self.shape.num_switch_layers:
@@ -94,21 +81,19 @@ class _Profile:
         softmax output in fp32, and in 16 bits if the run computes in 16 bits.
         """
         rows, mask = self.tokens * self.shape.num_heads, self.tokens * self.slots
-        if self.batch.fused:
+        if self.fused:
             return 4 * rows + self.width * mask
         return rows * self.slots * (4 + (self.width if self.width < 4 else 0)) + mask
 
     def _switch(self, learns: bool) -> int:
-        """Return the activations [bytes] that the feed-forward part of a switch layer stores.
-
-        Each token goes to one expert, so the hidden activations of all experts together form one tensor [B·T, d_ff].
-        """
+        """Return the activations [bytes] that the feed-forward part of a switch layer stores."""
         # The router computes in fp32: 4 bytes per value.
         experts, full = self.shape.num_experts, 4 * self.tokens * self.shape.d_model
         # The jitter noise, and the input to a trained router if it is a separate tensor.
-        router = full * self.batch.jitter
-        if learns and (self.batch.jitter or self.width < 4):
+        router = full * self.jitter
+        if learns and (self.jitter or self.width < 4):
             router += full
+        # Each token goes to one expert, so the hidden activations of all experts form one tensor [B·T, d_ff].
         hidden = self.width * self.tokens * self.shape.d_ff
         # Always stored: the expert output, the gated output, the tanh output and the norm input. Also stored in a
         # trained layer: x, and x sorted by expert.
@@ -124,18 +109,18 @@ class _Profile:
         """
         # Inputs to swish, to a trained last projection and to a trained head.
         ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])
-        if self.batch.again:
+        if self.again:
             router = 12 * self.tokens * self.shape.num_experts * sum(self.learns[: self.shape.num_switch_layers])
-            return (self.layers - self.first + ends) * self.stream + self.tokens * self.slots + router
-        return sum(map(self.kept, range(self.layers))) + ends * self.stream
+            return (self.shape.num_layers - self.first + ends) * self.stream + self.tokens * self.slots + router
+        return sum(map(self.kept, range(self.shape.num_layers))) + ends * self.stream
 
     def block(self) -> int:
         """Return the most memory [bytes] that a layer's backward pass needs besides the stored activations."""
         shape, needs = self.shape, [0]
-        for layer in range(self.first, self.layers):
+        for layer in range(self.first, self.shape.num_layers):
             # The backward pass handles one expert at a time.
             wide = shape.d_ext if layer >= shape.num_switch_layers else shape.d_ff // shape.num_experts
-            kept = self.kept(layer) - self.stream if self.batch.again else 0
+            kept = self.kept(layer) - self.stream if self.again else 0
             needs.append(kept + max(2 * self.width * self.tokens * wide, 4 * self.stream, self._core()))
         return max(needs)
 
@@ -149,17 +134,12 @@ class _Profile:
         """
         shape, h = self.shape, self.shape.d_model
         work = 0.0
-        for layer in range(self.layers):
+        for layer in range(self.shape.num_layers):
             switch = layer < shape.num_switch_layers
             weights = 4 * h * h + 2 * h * (shape.d_ff if switch else shape.d_ext)
             weights += switch * (h * h + shape.num_experts * h)
-            through = layer > self.first or (layer == self.first and self._below(layer))
+            through = layer > self.first or (layer == self.first and layer in self.fed)
             work += weights * 2.0 * (1 + through + self.learns[layer])
             work += 4.0 * h * self.length * (3 if layer >= self.first else 1)
         work += h * h * 2.0 * (2 + self._has("model.last_project."))
         return work + h * shape.vocab_size * 2.0 * (2 + self._has(EMBEDDINGS[0]))
-
-    def _below(self, layer: int) -> bool:
-        """Return whether trained parameters (embeddings or extra positions) feed directly into a layer."""
-        extra = layer == self.shape.num_switch_layers and self._has(EXTRA_POSITIONS)
-        return extra or (layer == 0 and self._has(*EMBEDDINGS))

@@ -5,7 +5,7 @@ The spout is a vector for each sequence. A small network turns it into one addit
     ids ─embedding + position─ switch layers ─(+ extra positions)─ extra layers ─ swish(projection) ─ tied head + bias
 
 The weights have the same names as in the published checkpoint (`Tanrei/GPTSAN-japanese`). transformers 4.27 to 4.57
-contained a port of the model. Where that port differs from the original code, this module follows the original code.
+contained a port of the model; where it differs from the original code, this module follows the original code.
 Importing this module registers the model with the transformers auto classes.
 
 Shapes: B sequences of T tokens, H = d_model, V = vocab_size, L = num_layers, E = num_experts, S = key/value slots.
@@ -29,6 +29,7 @@ from transformers.utils.generic import can_return_tuple
 from course_lib.gptsan.attention import SelfAttention, prefix_lm_mask
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.experts import FeedForward, Linear, router_losses
+from course_lib.gptsan.shape import SPOUT_LAYERS
 
 
 @dataclass
@@ -38,8 +39,6 @@ class GPTSanOutput(ModelOutput):  # type: ignore[misc]
     loss: Tensor | None = None
     logits: Tensor | None = None  # [B, T, V]
     past_key_values: Cache | None = None
-    hidden_states: tuple[Tensor, ...] | None = None  # [B, T, H]: embeddings, output of each layer, projection
-    attentions: tuple[Tensor, ...] | None = None  # for each layer: weights [B, heads, T, S]
     router_logits: tuple[Tensor, ...] | None = None  # for each switch layer: [B, T, E]
     balance_loss: Tensor | None = None
     z_loss: Tensor | None = None
@@ -63,15 +62,11 @@ class Block(GradientCheckpointingLayer):  # type: ignore[misc]
         self.feed_forward = FeedForward(config, extra=layer >= config.num_switch_layers)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, spout: Tensor | None, real: Tensor | None, past_key_values: Any = None
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Apply the layer: [B, T, H] → ([B, T, H], attention weights, router logits).
-
-        See `Attention.forward` for `mask`, `spout` and the cache, and `SwitchMLP.forward` for `real`.
-        """
-        x, weights = self.self_attn(x, mask, spout, past_key_values)
-        x, logits = self.feed_forward(x, real)
-        return x, weights, logits
+        self, x: Tensor, mask: Tensor | None, spout: Tensor | None, past_key_values: Any = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Apply the layer: [B, T, H] → ([B, T, H], router logits or None). Other arguments: see `Attention.forward`."""
+        output: tuple[Tensor, Tensor | None] = self.feed_forward(self.self_attn(x, mask, spout, past_key_values))
+        return output
 
 
 class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
@@ -85,10 +80,7 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     _supports_sdpa = True
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize a module as the original code does.
-
-        Weights come from Normal(0, std²), where std is the `init_std` of the module, or 0.02 if it has none.
-        """
+        """Initialize a module as the original code does: Normal(0, std²) with std `init_std` of the module, or 0.02."""
         if isinstance(module, nn.Linear | nn.Embedding):
             init.normal_(module.weight, std=getattr(module, "init_std", 0.02))
             if getattr(module, "bias", None) is not None:
@@ -101,10 +93,7 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, **named: Any) -> Any:
-        """Load a model.
-
-        Checkpoints from the transformers converter, which names the spout weights `sqout`, can also be loaded.
-        """
+        """Load a model, also from the transformers converter, which names the spout weights `sqout`."""
         named["key_mapping"] = {r"\bsqout\.": "spout."} | (named.get("key_mapping") or {})
         loaded = super().from_pretrained(*arguments, **named)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -126,7 +115,12 @@ class GPTSanModel(GPTSanPreTrainedModel):
         if config.num_ext_layers:
             self.extra_position_embeddings = Table(config.max_position_embeddings, config.d_model, 0.0)
         self.last_project = Linear(config.d_model, config.d_model, bias=True)
-        self.spout = spout_network(config) if config.d_spout else None
+        self.spout: nn.Sequential | None = None
+        if width := config.d_spout:
+            std = config.spout_init_std
+            hidden = [part for _ in range(SPOUT_LAYERS) for part in (Linear(width, width, std=std), nn.Tanh())]
+            # [B, d_spout] → [B, L·2·H]: a key and a value for each layer
+            self.spout = nn.Sequential(*hidden, Linear(width, config.num_layers * 2 * config.d_model, std=std))
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]
@@ -138,10 +132,8 @@ class GPTSanModel(GPTSanPreTrainedModel):
         spout: Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
     ) -> MoeModelOutputWithPast:
-        """Compute `last_hidden_state` [B, T, H], the key/value cache, the router logits and any requested outputs.
+        """Compute `last_hidden_state` [B, T, H], the key/value cache and the router logits.
 
         Args:
             input_ids: Token ids [B, T].
@@ -153,15 +145,8 @@ class GPTSanModel(GPTSanPreTrainedModel):
                 the cache; if the cache is not empty, `spout` is ignored.
             past_key_values: Key/value cache for earlier tokens.
             use_cache: Whether to return a cache. Defaults to the config value, or to False in training.
-            output_attentions: Whether to return the attention weights. Defaults to the config value.
-            output_hidden_states: Whether to return the embeddings and the outputs of each layer and of the last
-                projection. Defaults to the config value.
         """
         config, length = self.config, input_ids.shape[1]
-        output_attentions = config.output_attentions if output_attentions is None else output_attentions
-        output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        if output_attentions and config._attn_implementation != "eager":
-            raise ValueError("attention weights need attn_implementation='eager'")
         use_cache = config.use_cache and not self.training if use_cache is None else use_cache
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=config)
@@ -172,23 +157,21 @@ class GPTSanModel(GPTSanPreTrainedModel):
             slots, past = self.spout_slots(spout), 1
         check_widths(length, past, attention_mask, token_type_ids, spout is not None)
         mask = prefix_lm_mask(length, past, input_ids.device, attention_mask, token_type_ids)
-        positions = token_positions(length, past, input_ids.device, attention_mask)
+        positions = torch.arange(past, past + length, device=input_ids.device)[None]
+        if attention_mask is not None:
+            # Padding on the left is not counted.
+            positions = positions - (attention_mask == 0).cumprod(1).sum(1, keepdim=True)
         positions = positions.clamp(0, config.max_position_embeddings - 1)
-        real = routed_tokens(config, attention_mask, length)
 
         x = self.embed_tokens(input_ids) + self.position_embeddings(positions)
-        states, attentions, router_logits = [x], [], []
+        router_logits = []
         for layer, block in enumerate(self.blocks):
             if layer == config.num_switch_layers:
                 x = x + self.extra_position_embeddings(positions)
-            x, weights, logits = block(x, mask, slots[layer], real, past_key_values=past_key_values)
-            states += [x] if output_hidden_states else []
-            attentions += [weights] if output_attentions else []
+            x, logits = block(x, mask, slots[layer], past_key_values=past_key_values)
             router_logits += [] if logits is None else [logits]
         x = F.silu(self.last_project(x))
-        shown = (*states, x) if output_hidden_states else None
-        seen = tuple(attentions) if output_attentions else None
-        return MoeModelOutputWithPast(x, past_key_values, shown, seen, tuple(router_logits))
+        return MoeModelOutputWithPast(x, past_key_values, router_logits=tuple(router_logits))
 
     def spout_slots(self, spout: Tensor) -> Sequence[Tensor]:
         """Compute the spout key and value for each layer: [B, d_spout] → L tensors [B, 2, heads, 1, d]."""
@@ -204,10 +187,8 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
 
     The weight of the head is tied to the embedding. Its bias, one value per vocabulary entry, is a buffer: it is
     loaded, but not trained. `generate` accepts the spout and the token types as arguments, like the attention mask. To
-    continue from a cache that began with a spout, pass the spout again.
-
-    Experts have a limited capacity. If an expert overflows, the result for a token depends on the other tokens in the
-    same forward pass. A pass with a cache processes fewer tokens at once, so it drops fewer tokens than a full pass.
+    continue from a cache that began with a spout, pass the spout again. If an expert overflows, the result for a token
+    depends on the other tokens in the same forward pass.
     """
 
     _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.embed_tokens.weight"}
@@ -229,27 +210,19 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         past_key_values: Cache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         output_router_logits: bool | None = None,
         logits_to_keep: int = 0,
     ) -> GPTSanOutput:
         """Compute the logits [B, T, V] and, with labels, the loss.
 
-        Arguments in addition to those of `GPTSanModel`:
-
-        - `labels`: [B, T], the unshifted token ids (this method shifts them), −100 at positions without a target. The
-          loss is the mean cross-entropy [nats] over the other positions, plus the router loss. With labels, `use_cache`
-          defaults to False.
-        - `output_router_logits`: whether to return the router logits. Defaults to the config value.
-        - `logits_to_keep`: without labels, the number of final tokens for which logits are computed; 0 means all
-          tokens.
+        `labels` [B, T] are the unshifted token ids, −100 at positions without a target. The loss is the mean
+        cross-entropy [nats] over the other positions, plus the router loss. Without labels, logits are computed for the
+        last `logits_to_keep` tokens; 0 means all. Other arguments: see `GPTSanModel`.
         """
         config = self.config
         use_cache = False if use_cache is None and labels is not None else use_cache
-        requested = use_cache, output_attentions, output_hidden_states
-        output = self.model(input_ids, attention_mask, token_type_ids, spout, past_key_values, *requested)
-        balance, z = router_losses(output.router_logits, routed_tokens(config, attention_mask, input_ids.shape[1]))
+        output = self.model(input_ids, attention_mask, token_type_ids, spout, past_key_values, use_cache)
+        balance, z = router_losses(output.router_logits)
         router_loss = config.router_balance_coef * balance + config.router_z_coef * z
         last = output.last_hidden_state[:, -logits_to_keep if labels is None else 0 :]
         logits = self.lm_head(last) + self.final_logits_bias
@@ -258,16 +231,13 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten()) + router_loss
         wanted = config.output_router_logits if output_router_logits is None else output_router_logits
         router_logits = output.router_logits if wanted else None
-        states = output.past_key_values, output.hidden_states, output.attentions, router_logits
-        return GPTSanOutput(loss, logits, *states, balance, z, router_loss)
+        return GPTSanOutput(loss, logits, output.past_key_values, router_logits, balance, z, router_loss)
 
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, next_sequence_length: int | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Prepare the inputs as transformers does, but do not count the spout slot in the cache as a token.
-
-        `kwargs` must keep this name, because transformers looks for it.
-        """
+        """Prepare the inputs as transformers does, but do not count the spout slot in the cache as a token."""
+        # `kwargs` must keep this name, because transformers looks for it.
         cache = kwargs.get("past_key_values")
         begun = kwargs.get("is_first_iteration") and cache is not None and cache.get_seq_length() > 0
         if begun and next_sequence_length is not None and kwargs.get("spout") is not None:
@@ -285,44 +255,12 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         return updated
 
     def _prepare_attention_mask_for_generation(self, inputs_tensor: Tensor, *_: Any) -> Tensor:
-        """Return a mask of ones if the caller does not provide a mask.
-
-        transformers would mask every padding token, but in GPTSAN the padding token (SEP) also occurs in text.
-        """
+        """Return a mask of ones, because the padding token (SEP), which transformers would mask, occurs in text."""
         return torch.ones_like(inputs_tensor)
 
 
-def spout_network(config: GPTSanConfig) -> nn.Sequential:
-    """Build the spout network: [B, d_spout] → [B, L·2·H].
-
-    It consists of eight tanh layers and a projection to a key and a value for each layer of the model.
-    """
-    std = config.spout_init_std
-    hidden = [part for _ in range(8) for part in (Linear(config.d_spout, config.d_spout, std=std), nn.Tanh())]
-    return nn.Sequential(*hidden, Linear(config.d_spout, config.num_layers * 2 * config.d_model, std=std))
-
-
-def token_positions(length: int, past: int, device: torch.device, attention_mask: Tensor | None) -> Tensor:
-    """Return the positions [B or 1, T] of new tokens after `past` slots.
-
-    Left padding is not counted, so the padding itself has positions below that of the first token, possibly negative.
-    """
-    positions = torch.arange(past, past + length, device=device)[None]
-    return positions if attention_mask is None else positions - (attention_mask == 0).cumprod(1).sum(1, keepdim=True)
-
-
-def routed_tokens(config: GPTSanConfig, attention_mask: Tensor | None, length: int) -> Tensor | None:
-    """Return a mask [B, T] of the tokens that are routed to experts, or None if all are, including padding."""
-    if attention_mask is None or not config.router_ignore_padding_tokens:
-        return None
-    return attention_mask[:, -length:].bool()
-
-
 def check_widths(length: int, past: int, mask: Tensor | None, types: Tensor | None, spout: bool) -> None:
-    """Check that the attention mask covers all tokens so far, and that the token types cover the new tokens.
-
-    One of the `past` slots may be the spout.
-    """
+    """Check that the attention mask covers all tokens so far, and the token types the new; `past` may have a spout."""
     tokens = {past + length - 1} if spout else {past + length, past + length - (past > 0)}
     if mask is not None and mask.shape[1] not in tokens:
         raise ValueError(f"attention_mask: has {mask.shape[1]} columns, but there are {max(tokens)} tokens so far")

@@ -1,7 +1,4 @@
-"""Products for chapter 5: vocabulary, examples, base model, base model with an extra stage, and tuned model.
-
-As in chapter 4, run folders are stored next to the products, so that interrupted training can be resumed.
-"""
+"""Products for chapter 5: vocabulary, examples, base model, base model with an extra stage, and tuned model."""
 
 import shutil
 from dataclasses import replace
@@ -13,9 +10,9 @@ from course_lib import paths
 from course_lib.checkpoints import fetch
 from course_lib.corpus import products as corpus_products
 from course_lib.corpus.products import DOCUMENTS
+from course_lib.documents import read_texts
 from course_lib.errors import UsageError
-from course_lib.gptsan.config import GptsanConfig, RecipeConfig, VocabularyConfig
-from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.config import EncodeConfig, GptsanConfig, RecipeConfig, VocabularyConfig
 from course_lib.gptsan.shape import GPTSANShape
 from course_lib.parallel import default_workers
 from course_lib.settings import config, profiles
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
 TEXTS = (corpus_products.WIKIPEDIA, corpus_products.WEBTEXT)
 CLASSES_LIST = "classified/list.csv"
-# Contains one folder per run.
+# Contains one folder per run, next to the products, so that interrupted training can be resumed.
 RUNS = "gptsan/runs"
 # Name of the model folder inside a product folder; from_pretrained can load it.
 MODEL = "model"
@@ -49,7 +46,6 @@ def tuned_settings() -> GptsanConfig:
 
 
 def _vocabulary(folder: Path, inputs: list[Path], settings: VocabularyConfig | dict[str, Any]) -> dict[str, Any]:
-    from course_lib.documents import read_texts
     from course_lib.gptsan.swe import FILES
     from course_lib.gptsan.vocabulary import build_vocabulary
 
@@ -64,33 +60,24 @@ def _vocabulary(folder: Path, inputs: list[Path], settings: VocabularyConfig | d
 
 
 def _corpus(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
-    """Encode the corpus.
-
-    Each document is first written to its own file, because examples are packed separately for each file.
-    """
-    from course_lib.documents import read_texts
-
+    """Encode the corpus, each document from a file of its own, because examples are packed for each file."""
     tokenizer, *sources = inputs
     texts = folder / "texts"
     texts.mkdir()
     for source in sources:
         for number, text in enumerate(read_texts(source / DOCUMENTS)):
             (texts / f"{source.name}-{number:06}.txt").write_text(text, encoding="utf8")
-    counts = _encode(settings, folder, tokenizer, str(texts / "*.txt"))
+    counts = _examples(folder, [tokenizer, texts / "*.txt"], settings)
     shutil.rmtree(texts)
     return counts
 
 
-def _classes(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
-    return _encode(settings, folder, inputs[0], str(inputs[1]))
-
-
-def _encode(settings: EncodeConfig, folder: Path, tokenizer: Path, source: str) -> dict[str, Any]:
+def _examples(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
     from course_lib.gptsan.encode import encode_documents
     from course_lib.gptsan.inputs import list_documents
 
-    documents = list_documents(source, settings.d_spout)
-    report = encode_documents(documents, tokenizer, folder, settings, default_workers())
+    documents = list_documents(str(inputs[1]), settings.d_spout)
+    report = encode_documents(documents, inputs[0], folder, settings, default_workers())
     return {name: report[name] for name in ("examples", "tokens")}
 
 
@@ -112,10 +99,7 @@ def _extra(folder: Path, inputs: list[Path], settings: dict[str, Any]) -> dict[s
 
 
 def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = None) -> GptsanConfig:
-    """Return the settings with the given examples and tokenizer if data.input is not set.
-
-    Raises UsageError if data.tokenizer is set without data.input.
-    """
+    """Return the settings with the given examples and tokenizer if data.input is not set."""
     if settings.data.input:
         return settings
     if settings.data.tokenizer:
@@ -133,11 +117,7 @@ def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
 
 
 def planned(settings: GptsanConfig) -> GptsanConfig:
-    """Return the settings, with a shape if neither model.checkpoint nor model.shape is set.
-
-    It is the shape of the extra stage in the active profile. The memory planner uses this function instead of
-    `with_stage`, because it needs the shape but not the weights.
-    """
+    """Return the settings for the memory planner: without checkpoint and shape, those of the profile's extra stage."""
     if settings.model.checkpoint or settings.model.shape != GPTSANShape():
         return settings
     recipe = _recipe()
@@ -165,21 +145,12 @@ def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
     return run_product.fill(folder, Gptsan(settings), RUNS, write_model)
 
 
-def _vocabulary_settings() -> VocabularyConfig | dict[str, Any]:
-    return {} if _recipe().checkpoint else config.section("gptsan.vocabulary", VocabularyConfig)
-
-
 def _corpus_settings() -> EncodeConfig:
     if ready := _recipe().checkpoint:
         raise UsageError(
             f"product 'gptsan/corpus' does not exist in profile {profiles.name()}, whose base is ready: {ready}"
         )
     return config.section("gptsan.corpus", EncodeConfig)
-
-
-def _base_settings() -> GptsanConfig | dict[str, Any]:
-    ready = _recipe().checkpoint
-    return {"checkpoint": ready} if ready else base_settings()
 
 
 def _classes_inputs() -> tuple[Path | Product, ...]:
@@ -194,7 +165,7 @@ def _classes_inputs() -> tuple[Path | Product, ...]:
 VOCABULARY = Product(
     "gptsan/vocabulary",
     build=_vocabulary,
-    settings=_vocabulary_settings,
+    settings=lambda: {} if _recipe().checkpoint else config.section("gptsan.vocabulary", VocabularyConfig),
     inputs=lambda: (BASE,) if _recipe().checkpoint else TEXTS,
     code=("gptsan/vocabulary.py",),
 )
@@ -204,13 +175,13 @@ CORPUS = Product("gptsan/corpus", build=_corpus, settings=_corpus_settings, inpu
 BASE: Product = Product(
     "gptsan/base",
     build=_base,
-    settings=_base_settings,
+    settings=lambda: {"checkpoint": _recipe().checkpoint} if _recipe().checkpoint else base_settings(),
     inputs=lambda: () if _recipe().checkpoint else (VOCABULARY, CORPUS),
 )
 # Examples with classes.
 CLASSES = Product(
     "gptsan/classes",
-    build=_classes,
+    build=_examples,
     settings=partial(config.section, "gptsan.classes", EncodeConfig),
     inputs=_classes_inputs,
     code=ENCODING,
@@ -242,8 +213,7 @@ def build_base() -> str:
 def base_examples() -> tuple["Examples", "Examples"]:
     """Return training and held-out examples on which to measure the base.
 
-    They are those of the base's own run. With a ready base, whose training texts the course does not have, they are the
-    examples with classes.
+    They are those of its run. With a ready base, whose training texts the course does not have: those with classes.
     """
     from course_lib.gptsan.examples import Examples
 

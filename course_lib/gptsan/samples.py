@@ -1,4 +1,4 @@
-"""Training samples: encoded examples, reshuffled in each epoch, with an optional spout vector.
+"""Training samples, encoded examples reshuffled in each epoch with an optional spout vector, and the loss.
 
 A sample depends only on the seed and its index, so a resumed run reads the same samples as an uninterrupted run.
 """
@@ -7,19 +7,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from course_lib.gptsan.examples import Examples
+from course_lib.gptsan.examples import Array, Examples
+from course_lib.gptsan.layouts import NO_TARGET
 
-Vector = npt.NDArray[np.float32]
 
-
-def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Vector:
-    """Return the spout input vector [width] for an example from class `label`.
-
-    The modes (SpoutConfig) are those in run_training.py in tanreinama/GPTSAN.
-    """
+def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Array:
+    """Return the spout input [width, fp32] for class `label`; modes as in run_training.py of tanreinama/GPTSAN."""
     if mode == "uniform":
         return rng.random(width, np.float32)
     vector = np.zeros(width, np.float32)
@@ -32,15 +29,14 @@ def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) ->
 
 
 @lru_cache(2)
-def _order(seed: int, epoch: int, examples: int) -> npt.NDArray[np.int64]:
+def _order(seed: int, epoch: int, examples: int) -> Array:
     return np.random.default_rng([seed, epoch, 1]).permutation(examples)
 
 
 class Samples(torch.utils.data.Dataset[dict[str, Any]]):
-    """Dataset of `number` samples that goes through all examples once per epoch.
+    """Dataset of `number` samples: all examples once per epoch, with `shuffle` in a new order each time.
 
-    With `shuffle`, each epoch has a new random order. The seed determines the order and the spout noise. Samples have a
-    spout vector of the given width and mode (see `spout_vector`), or none if the mode is "none".
+    The seed determines the order and the spout noise. Samples have a spout vector unless the mode is "none".
     """
 
     def __init__(self, examples: Examples, number: int, seed: int, mode: str, width: int, shuffle: bool = True) -> None:
@@ -63,6 +59,18 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
         return sample
 
 
-def collate(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+def collate(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
     """Stack samples into tensors: x, y [B, T]; i, num_input [B]; spout [B, d_spout] if the samples have one."""
     return {name: torch.from_numpy(np.stack([sample[name] for sample in samples])) for name in samples[0]}
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean cross-entropy [nats] and the mean of (log Z)² over the positions with a target, 0 without any.
+
+    `logits` are [B, T, V]; `targets` are [B, T], with NO_TARGET at positions without a target.
+    """
+    learned = targets != NO_TARGET
+    chosen, wanted = logits[learned].float(), targets[learned]
+    count = max(len(wanted), 1)
+    log_z = chosen.logsumexp(-1)
+    return F.cross_entropy(chosen, wanted, reduction="sum") / count, log_z.square().sum() / count

@@ -1,9 +1,7 @@
 """Scores of texts under a GPTSAN model, for the evaluation in course_lib/evaluation.
 
-The model reads a text as in `lm` training examples: SOT SEG text newline EOT (layouts.py). It predicts the cleaned text
-token by token with causal attention; the encoder part is empty, so attention is bidirectional in no part of the text.
-Every window of a longer text begins with SOT SEG, like every training example. Each expert has room for all tokens, so
-a text's score does not depend on the other texts in the batch.
+The model reads a text as in `lm` training examples: SOT SEG text newline EOT (layouts.py), with causal attention. Every
+window of a longer text begins with SOT SEG, like every training example.
 """
 
 from collections.abc import Sequence
@@ -33,19 +31,15 @@ class GptsanScorer:
         return int(self.generator.config.max_position_embeddings) - 2 - (self.vector is not None)
 
     def tokens(self, text: str, end: bool) -> Tokens:
-        """Return the tokens for a raw text, which is cleaned as in training.
-
-        A sentence end is read as SEP, and a run of three or more equal tokens is one token and BAG. With `end`, the
-        text ends in a newline and EOT.
-        """
+        """Return the tokens for a raw text, which is cleaned as in training; with `end`, it ends in newline and EOT."""
         marks, encoding = self.generator.marks, self.generator.encoding
         prompt = self.generator.prompt(text)
         # prompt.read is SOT SEG text.
         read, target = prompt.read[1:], prompt.written
         if not end:
             return Tokens(read[:-1], target, encoding.decode(target))
-        newline = [] if target[-1:] == [marks.newline] else [marks.newline]
-        return Tokens([*read, *newline], [*target, *newline, marks.eot], encoding.decode(target))
+        newline = [marks.newline] * (target[-1:] != [marks.newline])
+        return Tokens(read + newline, [*target, *newline, marks.eot], encoding.decode(target))
 
     @torch.inference_mode()
     def score(self, windows: Sequence[Window]) -> list[Scores]:
@@ -59,9 +53,8 @@ class GptsanScorer:
         spout = None if self.vector is None else self.vector.expand(len(rows), -1)
         types = prefix_types(torch.ones(len(rows), dtype=torch.long, device=device), width, spout is not None)
         logits = self.generator.model(ids, token_type_ids=types, spout=spout, use_cache=False).logits
-        return [
-            target_scores(row[len(head) :], window) for row, head, window in zip(logits, heads, windows, strict=True)
-        ]
+        parts = zip(logits, heads, windows, strict=True)
+        return [target_scores(row[len(head) :], window) for row, head, window in parts]
 
     def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
         """Return a continuation of at most `tokens` tokens for each raw prompt."""

@@ -8,15 +8,9 @@ the one with the smallest id, not the longest. There are no unknown characters: 
 becomes its UTF-8 bytes, or a class token if it is a symbol. `emoji.json` maps strings to twelve emoji tokens, and each
 emoji token to the string that it decodes to.
 
-Decoding restores the text, with these exceptions:
-
-- a spelling that is not the first one in its entry;
-- a symbol outside the vocabulary (never an ASCII character);
-- an emoji or emoticon that differs from the string that its token decodes to;
-- a full-width space, CR, — and −, which become a space, LF, ー and ー;
-- text such as `<...>` that matches an entry in the special block;
-- an unpaired surrogate;
-- text replaced by `clean`.
+Decoding restores the text, except for spellings that are not the first of their entry, symbols outside the vocabulary,
+emoji other than the string of their token, full-width space, CR, — and − (→ space, LF, ー, ー), text such as `<...>`
+that matches a special entry, unpaired surrogates, and text replaced by `clean`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -117,10 +111,7 @@ class SubwordEncoding:
         return len(self.entries)
 
     def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """Return the token ids of a text, without special tokens around it.
-
-        With `clean`, the rules in cleaning.py are applied before encoding.
-        """
+        """Return the token ids of a text, without special tokens around it; `clean` applies cleaning.py."""
         text = self.prepare(text, clean)
         ids: list[int] = []
         best, append, position, end = self._best.get, ids.append, 0, len(text)
@@ -136,10 +127,7 @@ class SubwordEncoding:
         return ids
 
     def _other(self, text: str, position: int) -> tuple[list[int], int]:
-        """Encode text that begins with `<` or with a character outside the vocabulary.
-
-        Return the ids for the text at `position`, and the number of characters that they encode.
-        """
+        """Return the ids of what begins with `<` or an unknown character at `position`, and its length."""
         character = text[position]
         if character == "<":
             for length in self._angle_lengths:
@@ -156,10 +144,7 @@ class SubwordEncoding:
         return [self._byte_ids[value] for value in character.encode("utf8", "surrogatepass")], 1
 
     def prepare(self, text: str, clean: bool = False) -> str:
-        """Replace spaces, line breaks, tabs and emoji with their tokens, and the dashes "—" and "−" with "ー".
-
-        With `clean`, the rules in cleaning.py are applied to the result.
-        """
+        """Replace spaces, line breaks, tabs and emoji with their tokens, "—" and "−" with "ー", then `clean`."""
         for old, new in REPLACED:
             text = text.replace(old, new)
         for _, emoji, token in sorted(e for first in self._emoji.keys() & set(text) for e in self._emoji[first]):
@@ -167,10 +152,7 @@ class SubwordEncoding:
         return cleaned(text) if clean else text
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text for a sequence of token ids.
-
-        Consecutive byte tokens are decoded together; invalid UTF-8 becomes �. BAG repeats the preceding id twice.
-        """
+        """Return the text for a sequence of token ids; invalid UTF-8 becomes �, BAG repeats the preceding id twice."""
         expanded: list[int] = []
         for i in ids:
             if not 0 <= i < len(self.entries):

@@ -12,7 +12,7 @@ from course_lib.files import sha256
 from course_lib.gptsan import swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import REPORT, Examples
-from course_lib.gptsan.freeze import SPOUT, frozen_names
+from course_lib.gptsan.freeze import SPOUT
 from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.language.words import tr
 from course_lib.settings import config
@@ -43,9 +43,7 @@ class Gptsan(Task):
     def title(self) -> str:
         shape = self.shape()
         layers, extra = shape.num_switch_layers, shape.num_ext_layers
-        if extra:
-            return tr("GPTSAN, {layers} + {extra} extra layers", layers=layers, extra=extra)
-        return tr("{name}, {layers} layers", name="GPTSAN", layers=layers)
+        return tr("GPTSAN, {layers} + {extra} extra layers", layers=layers, extra=extra)
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:
@@ -57,11 +55,6 @@ class Gptsan(Task):
         spouted = mode != "none"
         if spouted and shape.d_spout < 2:
             raise UsageError(f"spout.mode: {mode} is not allowed: this model has no spout (d_spout {shape.d_spout})")
-        entries = len(self._encoding())
-        if entries > shape.vocab_size:
-            raise UsageError(
-                f"data.tokenizer: {tokenizer} has {entries} entries, but the model has {shape.vocab_size} rows"
-            )
         examples = self.examples()
         mine = {name: sha256(tokenizer / name) for name in swe.FILES}
         if examples.report.get("tokenizer", mine) != mine:
@@ -74,16 +67,7 @@ class Gptsan(Task):
                 f"data.input: {examples.folder} has examples that need {needed} positions, with the spout if it is "
                 f"used; the model has {positions}"
             )
-        self._frozen(shape)
-
-    def _encoding(self) -> swe.SubwordEncoding:
-        return swe.load(*(self.tokenizer / name for name in swe.FILES))
-
-    def _frozen(self, shape: "GPTSanConfig") -> set[str]:
-        """Return the names of the frozen parameters in a model of this shape."""
-        from course_lib.gptsan.folder import tensors_of
-
-        return frozen_names(self.settings.model.ignore, self.settings.spout.mode, shape, tensors_of(shape)[1])
+        self.settings.frozen(shape)
 
     def examples(self) -> Examples:
         """Open the encoded examples in data.input."""
@@ -125,17 +109,17 @@ class Gptsan(Task):
         return {
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
             "checkpoint": {path.name: sha256(path) for path in files},
-            "frozen": sorted(self._frozen(shape)),
+            "frozen": sorted(self.settings.frozen(shape)),
         }
 
     @override
     def resume_invariants(self, settings: GptsanConfig) -> dict[str, Any]:
         values = config.to_dict(settings)
-        keys = [("model", "shape"), ("data", "held_out"), ("spout", "mode"), ("precision", "dtype"), ("zero", "stage")]
-        keys += [("loss", key) for key in values["loss"]]
-        keys += [("optimizer", key) for key in values["optimizer"] if key != "fused"]
-        keys += [("engine", "seed")]
-        return {f"{part}.{key}": values[part][key] for part, key in keys}
+        names = {
+            "model": ["shape"], "data": ["held_out"], "spout": ["mode"], "precision": ["dtype"], "zero": ["stage"],
+            "loss": values["loss"], "optimizer": values["optimizer"].keys() - {"fused"}, "engine": ["seed"],
+        }  # fmt: skip
+        return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in sorted(keys)}
 
     @override
     def train_length(self, settings: GptsanConfig) -> tuple[object, ...]:
@@ -143,14 +127,13 @@ class Gptsan(Task):
 
     def shape(self) -> "GPTSanConfig":
         """Return the configuration of the checkpoint or of model.shape, with the router losses of the settings."""
-        from course_lib.gptsan.configuration import GPTSanConfig
-        from course_lib.gptsan.folder import read_config
+        from course_lib.gptsan.configuration import GPTSanConfig, read_config
 
         model, loss = self.settings.model, self.settings.loss
         if model.checkpoint:
             shape = read_config(model.checkpoint)
         else:
-            encoding = self._encoding()
+            encoding = swe.load(*(self.tokenizer / name for name in swe.FILES))
             shape = GPTSanConfig(
                 **config.to_dict(model.shape),
                 bos_token_id=encoding.sot,
@@ -164,7 +147,6 @@ class Gptsan(Task):
 
     @override
     def model(self) -> "GPTSanForCausalLM":
-        """Load the checkpoint in the training dtype, or build a new model in fp32; freeze what is not trained."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -184,7 +166,7 @@ class Gptsan(Task):
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
             # DeepSpeed casts the parameters only, and a bias in fp32 would turn the logits into fp32.
             model.final_logits_bias = model.final_logits_bias.to(dtype)
-        freeze(model, self._frozen(shape))
+        freeze(model, settings.frozen(shape))
         if settings.model.recompute == "full":
             recompute(model)
         return model
@@ -216,12 +198,9 @@ class Gptsan(Task):
 
     @override
     def loss(self, model: Any, batch: Any) -> Any:
-        """Return the mean cross-entropy [nats] over the positions with a target.
-
-        In training, z_loss · mean (log Z)² and the router losses are added. `batch` comes from `samples.collate`.
-        """
-        from course_lib.gptsan.loss import cross_entropy
+        """Return the mean cross-entropy [nats] per target; in training, plus z_loss · mean (log Z)² and router loss."""
         from course_lib.gptsan.prefix import prefix_types
+        from course_lib.gptsan.samples import cross_entropy
 
         spout = batch.get("spout")
         types = prefix_types(batch["num_input"], batch["x"].shape[1], spout is not None)

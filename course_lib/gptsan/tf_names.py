@@ -1,6 +1,6 @@
 """The parameters of a GPTSAN: names, shapes and order of the axes, here and in the original TensorFlow checkpoint.
 
-The importer and the memory planner read this table. The module does not import torch.
+The importer, the exporter and the memory planner read this table. The module does not import torch.
 """
 
 import math
@@ -27,6 +27,7 @@ class Variable:
 
     `{p}` or `{e}` in a Hugging Face name means that the `p` axis (query, key, value) or the `e` axis (expert) is split
     into one tensor per element. Axes are in einops notation; a digit (`h2`) marks a second axis of the same size.
+    `shape` is a GPTSANShape or a GPTSanConfig, here and in the other functions.
     """
 
     tf: str
@@ -47,10 +48,6 @@ class Variable:
     def tf_shape(self, shape: Any) -> tuple[int, ...]:
         """Return the shape of the variable in the TensorFlow checkpoint."""
         return _sizes(self.tf_axes, shape)
-
-    def hf_shape(self, shape: Any) -> tuple[int, ...]:
-        """Return the shape of each of the tensors."""
-        return _sizes(self.hf_axes, shape)[bool(self.split) :]
 
     def to_hf(self, value: "torch.Tensor") -> "list[torch.Tensor]":
         """Convert the TensorFlow variable to the tensors, which are views of it where possible."""
@@ -98,30 +95,18 @@ SPOUT = (
 
 def _sizes(axes: str, shape: Any) -> tuple[int, ...]:
     """Return the sizes of axes in einops notation, such as `p (n d) h`, in a model of a shape."""
-    h = shape.d_model
+    h, heads = shape.d_model, shape.num_heads
     size = {
-        "v": shape.vocab_size,
-        "c": shape.max_position_embeddings,
-        "h": h,
-        "n": shape.num_heads,
-        "d": h // shape.num_heads,
-        "p": len(PROJECTIONS),
-        "e": shape.num_experts,
-        "f": shape.d_ff,
-        "g": shape.d_ext,
-        "s": shape.d_spout,
-        "o": shape.num_layers * 2 * h,
+        "v": shape.vocab_size, "c": shape.max_position_embeddings, "h": h, "n": heads, "d": h // heads, "p": 3,
+        "e": shape.num_experts, "f": shape.d_ff, "g": shape.d_ext, "s": shape.d_spout, "o": shape.num_layers * 2 * h,
         "1": 1,
-    }
+    }  # fmt: skip
     groups = re.findall(r"\(.+?\)|\S+", axes)
     return tuple(math.prod(size[axis[0]] for axis in group.strip("()").split()) for group in groups)
 
 
 def variables(shape: Any) -> list[Variable]:
-    """Return all variables in a model: embeddings, layers, extra positions, head bias, last projection, spout.
-
-    `shape` is a GPTSANShape or a GPTSanConfig, here and in the other functions.
-    """
+    """Return all variables in a model: embeddings, layers, extra positions, head bias, last projection, spout."""
     result = list(MODEL[:2])
     for layer in range(shape.num_layers):
         result += [
@@ -135,9 +120,12 @@ def variables(shape: Any) -> list[Variable]:
 
 def hf_shapes(shape: Any) -> dict[str, tuple[int, ...]]:
     """Return the shape of each Hugging Face tensor in the order of the model, without the tied head."""
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {BIAS: (1, shape.vocab_size)}
     for of_experts, group in groupby(variables(shape), lambda variable: variable.split == "e"):
-        named = [[(name, variable.hf_shape(shape)) for name in variable.hf_names(shape)] for variable in group]
+        named = [
+            [(name, _sizes(variable.hf_axes, shape)[bool(variable.split) :]) for name in variable.hf_names(shape)]
+            for variable in group
+        ]
         # The model has all tensors of an expert before those of the next one.
         for several in zip(*named, strict=True) if of_experts else named:
             shapes |= several
@@ -150,44 +138,32 @@ def parameters(shape: Any) -> dict[str, int]:
 
 
 def infer_shape(shapes: Mapping[str, tuple[int, ...]]) -> GPTSANShape:
-    """Infer the shape of a model from the shapes of a few variables in a TensorFlow checkpoint."""
+    """Infer the shape of a model from the shapes of a few variables in a TensorFlow checkpoint.
 
-    def size(name: str, axis: int) -> int:
-        if len(shapes[name]) <= axis:
-            raise KeyError(name)
-        return shapes[name][axis]
-
-    def layers(pattern: str) -> int:
-        return sum(bool(re.fullmatch(pattern, name)) for name in shapes)
-
-    switch, hidden = layers(r"model/moe\d+/wi/kernel"), size("model/wte", 1)
-    extra = layers(r"model/mlp\d+/p1/kernel")
+    Raises LookupError or ValueError if one of them is missing or has other axes.
+    """
+    (entries, hidden), (experts, _, inner) = shapes["model/wte"], shapes["model/moe0/wi/kernel"]
+    switch, extra = (sum(name.endswith(end) for name in shapes) for end in ("/wi/kernel", "/p1/kernel"))
     return GPTSANShape(
-        vocab_size=size("model/wte", 0),
-        max_position_embeddings=size("model/wpe", 0),
+        vocab_size=entries,
+        max_position_embeddings=shapes["model/wpe"][0],
         d_model=hidden,
-        num_heads=size("model/att0/qkv/kernel", 2),
-        num_experts=size("model/moe0/wi/kernel", 0),
-        d_ff=size("model/moe0/wi/kernel", 2),
-        d_ext=size(f"model/mlp{switch}/p1/kernel", 1) if extra else 4 * hidden,
-        d_spout=size("pasts/mlp0/kernel", 0) if layers("pasts/.+") else 0,
+        num_heads=shapes["model/att0/qkv/kernel"][2],
+        num_experts=experts,
+        d_ff=inner,
+        d_ext=shapes[f"model/mlp{switch}/p1/kernel"][1] if extra else 4 * hidden,
+        d_spout=shapes.get("pasts/out/kernel", (0,))[0],
         num_switch_layers=switch,
         num_ext_layers=extra,
     )
 
 
 def differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> str:
-    """Describe in one line how two sets of names and shapes differ. Return an empty string if they are equal."""
-    names = {
-        "missing": wanted.keys() - found.keys(),
-        "unknown": found.keys() - wanted.keys(),
-        "wrong shape": {name for name in wanted.keys() & found.keys() if wanted[name] != found[name]},
-    }
-    parts = []
-    for problem, affected in names.items():
-        if affected:
-            first = min(affected)
-            shapes = f" {found[first]}, expected {wanted[first]}" if problem == "wrong shape" else ""
-            others = f" and {len(affected) - 1} more" if len(affected) > 1 else ""
-            parts.append(f"{problem} {first}{shapes}{others}")
-    return "; ".join(parts)
+    """Name the first tensor that is missing, unknown or misshapen, and the number of others; "" if there is none."""
+    names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+    if not names:
+        return ""
+    first, others = names[0], f" and {len(names) - 1} more" if names[1:] else ""
+    if first in found and first in wanted:
+        return f"wrong shape {first} {found[first]}, expected {wanted[first]}{others}"
+    return f"{'unknown' if first in found else 'missing'} {first}{others}"

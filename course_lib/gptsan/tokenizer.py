@@ -1,8 +1,6 @@
 """GPTSAN tokenizer for transformers: encodes text as SOT [prefix] SEG text, with token types that mark the prefix.
 
-SOT is the start token, and SEG separates the prefix from the text.
-
-swe.py contains the algorithm. It can also encode a corpus without this module or transformers.
+SOT is the start token, and SEG separates the prefix from the text. swe.py contains the algorithm.
 """
 
 import shutil
@@ -25,13 +23,9 @@ FILES = {"vocab_file": "vocab.txt", "emoji_file": "emoji.json"}
 class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     """Tokenizer in a folder with `vocab.txt`, `emoji.json` and optionally `tokenizer_config.json`.
 
-    - A single text becomes SOT SEG text. With a prefix (`prefix_text=`, or the first text in a pair), it becomes SOT
-      prefix SEG text.
-    - `token_type_ids` are 1 on SOT and the prefix, whose tokens attend to each other in both directions, and 0 from SEG
-      onward.
-    - Batches are padded on the left with SEP, as in the published tokenizer.
-    - `do_clean_text` replaces URLs, e-mail addresses, telephone numbers, dates, prices and box-drawing characters (see
-      cleaning.py).
+    A text becomes SOT SEG text; with a prefix (`prefix_text=`, or the first text in a pair), SOT prefix SEG text.
+    `token_type_ids` are 1 on SOT and the prefix, 0 from SEG onward. Batches are padded on the left with SEP, as in the
+    published tokenizer. `do_clean_text` turns on the rules in cleaning.py.
     """
 
     vocab_files_names = FILES
@@ -50,9 +44,6 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         do_clean_text: bool = False,
         **kwargs: Any,
     ) -> None:
-        for name, path in ("vocab.txt", vocab_file), ("emoji.json", emoji_file):
-            if path is None:
-                raise CourseError(f"{kwargs.get('name_or_path', 'the tokenizer')}: {name} is missing")
         self.vocab_file, self.emoji_file = str(vocab_file), str(emoji_file)
         self.swe = swe.load(Path(self.vocab_file), Path(self.emoji_file))
         self.do_clean_text = do_clean_text
@@ -75,10 +66,7 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return len(self.swe)
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the token names with their ids, including the added tokens. Every name is unique.
-
-        The name of an entry is one of its spellings, or `spelling#id` if each of them also occurs in a later entry.
-        """
+        """Return the token names, each of them unique, with their ids, including the added tokens."""
         added: dict[str, int] = self._added_tokens_encoder
         return {name: i for i, name in enumerate(self.swe.names)} | added
 
@@ -116,9 +104,8 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
     def create_token_type_ids_from_sequences(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> Any:
         """Return the token types: 1 on SOT and the prefix, 0 from SEG onward."""
-        before = 1 if token_ids_1 is None else 1 + len(token_ids_0)
-        whole = self.build_inputs_with_special_tokens(token_ids_0, token_ids_1)
-        return [int(position < before) for position in range(len(whole))]
+        prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
+        return [1] * (1 + len(prefix)) + [0] * (1 + len(text))
 
     def get_special_tokens_mask(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None, already_has_special_tokens: bool = False
@@ -131,13 +118,11 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Copy vocab.txt and emoji.json to a folder and return their paths."""
-        saved = []
-        for key, name in FILES.items():
-            target = Path(save_directory) / (f"{filename_prefix}-{name}" if filename_prefix else name)
+        saved = {key: Path(save_directory) / f"{filename_prefix or ''}{name}" for key, name in FILES.items()}
+        for key, target in saved.items():
             if not (target.exists() and target.samefile(getattr(self, key))):
                 shutil.copyfile(getattr(self, key), target)
-            saved.append(str(target))
-        return tuple(saved)
+        return tuple(map(str, saved.values()))
 
 
 def load_tokenizer(folder: Path) -> GPTSanTokenizer:

@@ -1,23 +1,17 @@
 """Builder for a GPTSAN vocabulary: writes vocab.txt, emoji.json and tokenizer_config.json in the published format.
 
-The score of a candidate entry is the number of tokens that it saves in the given texts:
+The score of a candidate entry is the number of tokens that it saves: occurrences × (length − 1) for a substring of 2 or
+3 letters, occurrences × (UTF-8 bytes − 1) for a character, which is encoded as bytes without an entry. The vocabulary
+has the most frequent characters, as many as cover the given share of the texts (sentencepiece's `character_coverage`),
+then the candidates with the highest scores, and the special entries.
 
-- a substring of 2 or 3 letters: occurrences × (length − 1);
-- a single character: occurrences × (UTF-8 bytes − 1), because without an entry it is encoded as bytes.
+Ids go to substrings by score, characters by frequency, special entries. The encoder takes the matching entry with the
+smallest id, so a character must have a larger id than every substring that begins with it. A substring of 3 letters is
+omitted if its first 2 letters score at least as high, because the encoder would never use it. One in twenty entries of
+an 8000-entry vocabulary built from the course corpus is never used for another reason: its first character always
+becomes part of the preceding token.
 
-The vocabulary contains the most frequent characters, as many as cover the given share of the texts, then the candidates
-with the highest scores, and the block of special entries. A character without an entry costs a model up to four byte
-tokens, none of which means anything alone; sentencepiece has the same setting, `character_coverage`. Ids are
-assigned in this order: substrings by score, single characters by frequency, special entries. If several entries match,
-the encoder takes the one with the smallest id. The id of a character must therefore be larger than that of every
-substring that begins with it.
-
-A substring of 3 letters is omitted if its first 2 letters score at least as high, because the encoder would never use
-it. Other entries may also never be used, if their first character always becomes part of the preceding token. This
-affects one in twenty entries in an 8000-entry vocabulary built from the course corpus.
-
-Old character forms (學) are counted as the corresponding new forms (学). An entry with new forms also lists its
-spellings with old forms.
+Old character forms (學) are counted as the new forms (学); an entry with new forms also lists its old spellings.
 """
 
 import json
@@ -51,12 +45,20 @@ NEW_AND_OLD = (
 )
 OLD_FORMS = {pair[1]: pair[0] for pair in NEW_AND_OLD.split()}
 NEW_FORMS = {new: old for old, new in OLD_FORMS.items()}
+TOKENIZER_CONFIG = {
+    "tokenizer_class": "GPTSanTokenizer",
+    "unk_token": NAMED["nottoken"],
+    "pad_token": NAMED["sep"],
+    "bos_token": NAMED["sot"],
+    "eos_token": NAMED["eot"],
+    "sep_token": NAMED["seg"],
+    "padding_side": "left",
+    "do_clean_text": False,
+}
 
 
 def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: float) -> dict[str, int]:
     """Build a vocabulary of `size` entries, write it to a folder that GPTSanTokenizer can load, and return the counts.
-
-    The same texts always produce the same files.
 
     `coverage` is the share of the texts' characters, counted with repetitions, whose entries come before any
     substring's. With 0, characters and substrings compete by their scores.
@@ -76,24 +78,22 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: fl
         chosen = sorted(scores, key=lambda entry: (entry not in first, -scores[entry], entry))[: size - least]
         long = [entry for entry in chosen if len(entry) > 1]
         single = sorted({*ALWAYS, *(entry for entry in chosen if len(entry) == 1)}, key=lambda c: (-characters[c], c))
-        lines = [*(",".join(_spellings(entry)) for entry in [*long, *single]), *SPECIALS]
-        counts = {
-            "texts": number,
-            "characters": length,
-            "entries": len(lines),
-            # Entries of 2 or 3 characters, and of one.
-            "substrings": len(long),
-            "single": len(single),
-        }
-        _write(temporary, lines, tables, counts)
+        # An entry, followed by its variants with old character forms.
+        spellings = (product(*(c + NEW_FORMS.get(c, "") for c in entry)) for entry in [*long, *single])
+        lines = [*(",".join(map("".join, forms)) for forms in spellings), *SPECIALS]
+        counts = {"texts": number, "characters": length, "entries": len(lines)}
+        # Entries of 2 or 3 characters, and of one.
+        counts |= {"substrings": len(long), "single": len(single)}
+        # Without a newline at the end, which the original tools do not expect.
+        (temporary / "vocab.txt").write_text("\n".join(lines), encoding="utf8", newline="\n")
+        for name, content in ("emoji", tables), ("tokenizer_config", TOKENIZER_CONFIG), ("preparation", counts):
+            text = json.dumps(content, indent=1, ensure_ascii=False)
+            (temporary / f"{name}.json").write_text(f"{text}\n", encoding="utf8")
     return counts
 
 
 def _count(texts: Iterable[str], tables: dict[str, dict[str, str]]) -> tuple[int, int, Counter[str], Counter[str]]:
-    """Count the texts, their characters, and the occurrences of each character and of each substring.
-
-    Substrings have 2 or 3 letters.
-    """
+    """Count the texts, their characters, and the occurrences of each character and of each 2 or 3 letters."""
     prepare = SubwordEncoding(SPECIALS, tables["emoji"], tables["emoji_inv"]).prepare
     old_to_new = str.maketrans(OLD_FORMS)
     number, length, forgotten = 0, 0, 0
@@ -121,33 +121,9 @@ def _worth(characters: Counter[str], substrings: Counter[str]) -> dict[str, int]
 
 def _covering(characters: Counter[str], coverage: float) -> set[str]:
     """Return the most frequent characters that make up a share of all occurrences."""
-    missing = coverage * characters.total()
-    chosen = set()
+    missing, chosen = coverage * characters.total(), set()
     for character in sorted(characters, key=lambda c: (-characters[c], c)):
-        if missing <= 0:
-            break
-        chosen.add(character)
-        missing -= characters[character]
+        if missing > 0:
+            chosen.add(character)
+            missing -= characters[character]
     return chosen
-
-
-def _spellings(entry: str) -> list[str]:
-    """Return the spellings of an entry: the entry itself, followed by its variants with old character forms."""
-    return ["".join(forms) for forms in product(*(c + NEW_FORMS.get(c, "") for c in entry))]
-
-
-def _write(folder: Path, lines: list[str], tables: dict[str, dict[str, str]], counts: dict[str, int]) -> None:
-    """Write the vocabulary files. vocab.txt ends without a newline, because the original tools expect that."""
-    config = {
-        "tokenizer_class": "GPTSanTokenizer",
-        "unk_token": NAMED["nottoken"],
-        "pad_token": NAMED["sep"],
-        "bos_token": NAMED["sot"],
-        "eos_token": NAMED["eot"],
-        "sep_token": NAMED["seg"],
-        "padding_side": "left",
-        "do_clean_text": False,
-    }
-    (folder / "vocab.txt").write_text("\n".join(lines), encoding="utf8", newline="\n")
-    for name, content in ("emoji", tables), ("tokenizer_config", config), ("preparation", counts):
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")

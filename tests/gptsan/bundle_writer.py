@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 from course_lib.gptsan.shape import GPTSANShape
-from course_lib.gptsan.tensor_bundle import MAGIC, messages
-from course_lib.gptsan.tensorflow_format import masked_crc32c
+from course_lib.gptsan.tensor_bundle import MAGIC
 from course_lib.gptsan.tf_names import variables
+from course_lib.gptsan.tfrecord import masked_crc32c
 
 DTYPES = {"float32": 1, "int64": 9, "float16": 19}
 RESTART = 4  # entries between keys that stand whole
@@ -15,6 +15,17 @@ RESTART = 4  # entries between keys that stand whole
 
 def varint(number: int) -> bytes:
     return bytes([number & 0x7F | 0x80]) + varint(number >> 7) if number > 0x7F else bytes([number])
+
+
+def message(fields: dict[int, int | bytes]) -> bytes:
+    """A protobuf message of integers and inner messages; what is 0 is left out."""
+    content = b""
+    for number, value in fields.items():
+        if isinstance(value, bytes):
+            content += varint(number << 3 | 2) + varint(len(value)) + value
+        elif value:
+            content += varint(number << 3) + varint(value)
+    return content
 
 
 def block(rows: list[tuple[bytes, bytes]]) -> bytes:
@@ -49,20 +60,13 @@ def write_bundle(prefix: Path, tensors: dict[str, np.ndarray], shards: int = 1, 
     """The files of a checkpoint and the file `checkpoint` that names it; tensors go to the shards in turn."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
     data = [b""] * shards
-    rows = [(b"", messages()["Header"](num_shards=shards).SerializeToString())]
+    rows = [(b"", message({1: shards}))]
     for number, (name, value) in enumerate(sorted(tensors.items())):
         raw, shard = value.tobytes(), number % shards
-        entry = messages()["Entry"](
-            dtype=DTYPES[value.dtype.name],
-            shard_id=shard,
-            offset=len(data[shard]),
-            size=len(raw),
-            crc32c=masked_crc32c(raw),
-        )
-        for size in value.shape:
-            entry.shape.dim.add(size=size)
+        shape = b"".join(message({2: message({1: size})}) for size in value.shape)
+        entry = message({1: DTYPES[value.dtype.name], 2: shape, 3: shard, 4: len(data[shard]), 5: len(raw)})
         data[shard] += raw
-        rows.append((name.encode(), entry.SerializeToString()))
+        rows.append((name.encode(), entry + b"\x35" + struct.pack("<I", masked_crc32c(raw))))
     for shard, raw in enumerate(data):
         prefix.with_name(f"{prefix.name}.data-{shard:05d}-of-{shards:05d}").write_bytes(raw)
     prefix.with_name(f"{prefix.name}.index").write_bytes(table(rows, rows_per_block))

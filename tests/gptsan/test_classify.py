@@ -1,10 +1,9 @@
-from math import exp, log
 from pathlib import Path
 
 import pytest
 from course_lib.gptsan.classify import NaiveBayes, bigrams, texts_of
+from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.encode import encode
-from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.swe import load
 
@@ -14,14 +13,6 @@ from tests.gptsan import handmade
 def test_bigrams_cross_white_space_and_leave_out_broken_characters() -> None:
     assert bigrams("犬 が\n\ufffd吠") == ["犬が", "が吠"]
     assert bigrams("犬") == [] == bigrams("")
-
-
-def test_scores_are_counts_plus_one_of_all_kinds() -> None:
-    judge = NaiveBayes(["ああい", "いう"], [0, 3])  # ああ, あい | いう: three kinds and one for what was never seen
-    assert judge.score("あああ", 0) == pytest.approx(2 * log(2 / 6))
-    assert judge.score("いうえ", 3) == pytest.approx(log(2 / 5) + log(1 / 5))
-    seen = [exp(judge.score(pair, 3)) for pair in ("ああ", "あい", "いう", "んん")]
-    assert sum(seen) == pytest.approx(1)
 
 
 def test_classes_are_told_apart() -> None:

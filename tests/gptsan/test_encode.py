@@ -11,10 +11,10 @@ import pytest
 from course_lib.documents import read_batches
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import inputs
+from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.encode import encode
-from course_lib.gptsan.encode_config import EncodeConfig
 from course_lib.gptsan.examples import Examples
-from course_lib.gptsan.swe import SubwordEncoding, load
+from course_lib.gptsan.swe import load
 from course_lib.gptsan.vocabulary import build_vocabulary
 
 from tests.gptsan.tfrecords import read_examples
@@ -47,10 +47,6 @@ def tales(tmp_path: Path) -> Path:
     return tmp_path / "list.csv"
 
 
-def loaded(tokenizer: Path) -> SubwordEncoding:
-    return load(tokenizer / "vocab.txt", tokenizer / "emoji.json")
-
-
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
@@ -60,7 +56,7 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
     assert sorted(content(tmp_path / "out")) == [
         "document.npy", "encoding.json", "i.npy", "lm_0000.tfrecord", "lm_0001.tfrecord", "lm_0002.tfrecord", "num_input.npy", "x.npy", "y.npy",
     ]  # fmt: skip
-    examples, swe = Examples(tmp_path / "out"), loaded(tokenizer)
+    examples, swe = Examples(tmp_path / "out"), load(tokenizer / "vocab.txt", tokenizer / "emoji.json")
     assert (report["documents"], report["examples"]) == (8, len(examples))
     ids: dict[int, list[int]] = {}
     for example in examples:

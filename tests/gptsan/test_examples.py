@@ -69,17 +69,12 @@ def test_models_that_cannot_read_them(tmp_path: Path) -> None:
 
 
 def test_damaged_folders(tmp_path: Path) -> None:
-    def fails(message: str) -> None:
-        with pytest.raises(CourseError, match=message) as error:
-            Examples(tmp_path)
-        assert "\n" not in str(error.value)
-
-    fails("no encoded examples: encoding.json is missing")
-    write(tmp_path, [0, 1])
-    whole = (tmp_path / "y.npy").read_bytes()
+    with pytest.raises(CourseError, match="no encoded examples: encoding.json is missing"):
+        Examples(tmp_path)
+    whole = (write(tmp_path, [0, 1]) / "y.npy").read_bytes()
     (tmp_path / "y.npy").write_bytes(whole[:-4])
-    fails("y.npy: .*not a complete")
+    with pytest.raises(CourseError, match="y.npy: .*not a complete"):
+        Examples(tmp_path)
     np.save(tmp_path / "y.npy", np.zeros((3, 4), np.int32))
-    fails(r"y.npy: int32 \(3, 4\)")
-    (tmp_path / "encoding.json").write_bytes(b"{")
-    fails("encoding.json: not readable")
+    with pytest.raises(CourseError, match=r"y.npy: int32 \(3, 4\)"):
+        Examples(tmp_path)

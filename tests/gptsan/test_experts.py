@@ -70,17 +70,6 @@ def test_capacity_is_the_original_formula(group, training, expected):
     assert capacity(GPTSanConfig(overflow="identity", expert_capacity=7), group, training) == 7
 
 
-def test_padding_takes_no_capacity_when_told():
-    torch.manual_seed(0)
-    mlp = SwitchMLP(settings(eval_capacity_factor=0.1)).eval()
-    x = torch.randn(1, 1, 16).expand(1, 8, 16)  # all to one expert, which takes 4
-    served = mlp(x)[0].abs().sum(-1) > 0
-    assert served.tolist() == [[True] * 4 + [False] * 4]
-    real = torch.tensor([[False] * 3 + [True] * 5])
-    served = mlp(x, real)[0].abs().sum(-1) > 0
-    assert served.tolist() == [[False] * 3 + [True] * 4 + [False]]
-
-
 def test_the_router_computes_in_fp32():
     mlp = SwitchMLP(settings(router_bias=True)).to(torch.bfloat16)
     x = torch.randn(2, 5, 16, dtype=torch.bfloat16)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.layouts import NO_TARGET, Marks, decoder_part, encoder_length, pack
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ class Letters:
 
 
 NAMES = [*LETTERS.replace("\n", "/"), "0", "1", "<", "M", "S", ".", "B", "|", "E"]
-LETTER = Letters()
+LETTER: Any = Letters()
 MARKS = Marks.of(LETTER)
 
 

@@ -5,27 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from course_lib.gptsan import measure, swe
+from course_lib.gptsan import measure
 from course_lib.gptsan.measure import mean_loss, router_logits
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 from torch.nn.functional import cross_entropy
 
-from tests.gptsan import handmade
-from tests.gptsan.test_generate import build
+from tests.gptsan.test_model import build
 
 LENGTH, NUMBER = 10, 7
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> GPTSanForCausalLM:
-    from course_lib.gptsan.generate import GPTSANGenerator
-    from course_lib.gptsan.tokenizer import load_tokenizer
-
-    letters = sorted(set("外は雨だ猫が寝"))
-    words = load_tokenizer(handmade.write(tmp_path_factory.mktemp("words"), [*letters, *swe.SPECIALS]))
-    return GPTSANGenerator(build(words, spout_init_std=0.5), words).model
+def model() -> GPTSanForCausalLM:
+    return build()
 
 
 @pytest.fixture

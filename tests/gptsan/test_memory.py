@@ -13,13 +13,10 @@ from course_lib.command_line import runs as memory_cli
 from course_lib.gptsan import memory
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.freeze import frozen_names
-from course_lib.gptsan.loss import cross_entropy
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
-from course_lib.gptsan.shape import GPTSANShape
+from course_lib.gptsan.samples import cross_entropy
 from course_lib.gptsan.task import recompute
-from course_lib.gptsan.tf_names import parameters
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings.config import build, load, to_dict
@@ -58,30 +55,13 @@ def test_parameters_need_no_torch():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_shape_and_frozen_names_of_a_checkpoint(tmp_path):
-    shape = SMALL | {"num_ext_layers": 3}
-    (tmp_path / "config.json").write_text(json.dumps(shape | {"model_type": "gptsan-japanese", "use_cache": True}))
-    learn = ("model.blocks.4.", "model.spout.")
-    stay = [name for name in parameters(GPTSANShape(**shape)) if not name.startswith(learn)]
-    ignore = tmp_path / "ignore-params.json"
-    ignore.write_text(json.dumps(stay))
-    given = build(GptsanConfig, {"model": {"checkpoint": str(tmp_path), "ignore": str(ignore)}})
-    found, same = given.sizes(), settings("base", shape=shape).sizes()
-    assert found.parameters == same.parameters and found.length == 129
-    assert 3 * sum(size for size, _ in found.trained) == sum(size for size, _ in same.trained) - 129 * 64
-    assert found.activations < 0.4 * same.activations  # one layer instead of three; those below it keep nothing
-    assert found.flops_per_token < same.flops_per_token
-
-
 def built(given):
     shape = GPTSanConfig(
         **to_dict(given.model.shape), train_capacity_factor=4.0, router_jitter_noise=given.loss.router_jitter, separator_token_id=1, pad_token_id=1, eos_token_id=1
     )  # fmt: skip
     shape._attn_implementation = given.model.attention
     model = GPTSanForCausalLM(shape).to({"fp32": torch.float32, "bf16": torch.bfloat16}[given.precision.dtype]).train()
-    freeze(
-        model, frozen_names(given.model.ignore, given.spout.mode, shape, [name for name, _ in model.named_parameters()])
-    )
+    freeze(model, given.frozen(shape))
     if given.model.recompute == "full":
         recompute(model)
     for parameter in model.parameters():
@@ -172,14 +152,12 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     assert planner.plan(planned).parts == planner.plan(same).parts
 
 
-@pytest.mark.parametrize(
-    ("content", "kind"),
-    [
-        ("batch: {micro_size: 2}", PretrainConfig),
-        ("task_name: smile", PrefixConfig),
-        ("model: {shape: {num_heads: 8}}", GptsanConfig),
-    ],
-)
-def test_the_kind_of_a_run_is_the_one_that_knows_its_keys(tmp_path: Path, content: str, kind: type) -> None:
-    (tmp_path / "run.yaml").write_text(content)
-    assert type(memory_cli.settings_of(tmp_path / "run.yaml", None)) is kind
+def test_the_kind_of_a_run_is_the_one_that_knows_its_keys(tmp_path: Path) -> None:
+    kinds = {
+        "batch: {micro_size: 2}": PretrainConfig,
+        "task_name: smile": PrefixConfig,
+        "model: {shape: {num_heads: 8}}": GptsanConfig,
+    }
+    for content, kind in kinds.items():
+        (tmp_path / "run.yaml").write_text(content)
+        assert type(memory_cli.settings_of(tmp_path / "run.yaml", None)) is kind

@@ -7,23 +7,16 @@ import pytest
 import torch
 from course_lib.evaluation import bits
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.gptsan.encode_config import EncodeConfig
+from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.layouts import Marks, pack
 from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.score import GptsanScorer
-from course_lib.gptsan.swe import SPECIALS
-from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
+from course_lib.gptsan.tokenizer import GPTSanTokenizer
 
-from tests.gptsan import handmade
-from tests.gptsan.test_generate import CAT, DOG, LETTERS, build
+from tests.gptsan.test_generate import CAT, DOG, build
 
 TEXTS = ["犬", DOG, CAT, "外は雨だ！", DOG + "\n" + CAT]
-
-
-@pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> GPTSanTokenizer:
-    return load_tokenizer(handmade.write(tmp_path_factory.mktemp("words") / "tokenizer", [*LETTERS, *SPECIALS]))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,4 @@
 import json
-import os
 import pickle
 from pathlib import Path
 
@@ -19,7 +18,6 @@ IDS = ids_of(ENTRIES)
 SIGNS = "　—−ǀ‖¡×゛½˙\u0300☃⛄漢字é\x00\r\n\t <>|\ufe0f\u20e3"
 PIECES = [*IDS, *EMOJI, *SIGNS, "<B", "R>", "<|", "byte1|>", "\r\n", "😀😁"]
 TEXTS = st.lists(st.sampled_from(PIECES) | st.characters(exclude_categories=["Cs"])).map("".join)
-GOLDEN = "吾輩は猫である🐯。実は慶応(慶應)大学出身"
 
 
 @pytest.fixture(scope="module")
@@ -54,19 +52,10 @@ def test_rules(text: str, tokens: list[str]) -> None:
     assert ENCODING.encode_text(text) == named(*tokens)
 
 
-@pytest.mark.parametrize(
-    ("token", "first", "last"),
-    [("<KIGOU>", 0xA1, 0xBF), ("<KIGOU>", 0x1C0, 0x1C3), ("<KIGOU>", 0x2B9, 0x362), ("<U2000U2BFF>", 0x2000, 0x2BFF)],
-)
-def test_classes_of_symbols(token: str, first: int, last: int) -> None:
-    for code in (first, last):
-        assert ENCODING.encode_text(chr(code)) == slow_encode(chr(code)) == named(token)
-    for code in (first - 1, last + 1):
-        assert ENCODING.encode_text(chr(code)) == [IDS[f"<|byte{b}|>"] for b in chr(code).encode()]
-
-
 @given(TEXTS)
 @example("<a<SP><|emoji")
+@example("".join(map(chr, [0xA0, 0xA1, 0xBF, 0xC0, 0x1BF, 0x1C0, 0x1C3, 0x1C4, 0x2B8, 0x2B9, 0x362, 0x363])))
+@example("".join(map(chr, [0x1FFF, 0x2000, 0x2BFF, 0x2C00])))
 def test_same_ids_as_the_rules_told_slowly(text: str) -> None:
     assert ENCODING.encode_text(text) == slow_encode(text)
 
@@ -189,20 +178,3 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes | Non
         load_tokenizer(tmp_path / "folder")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.skipif(
-    "COURSE_GPTSAN_VOCAB" not in os.environ, reason="COURSE_GPTSAN_VOCAB names no folder with the published vocabulary"
-)
-def test_golden_values_of_the_published_vocabulary() -> None:
-    published = load_tokenizer(Path(os.environ["COURSE_GPTSAN_VOCAB"]))
-    first = [34347, 31459, 30647, 31448, 25, 30659, 35729, 35676]
-    rest = [32417, 30647, 17750, 35589, 17750, 35590, 321, 1281]
-    assert len(published) == 36000
-    assert published(GOLDEN)["input_ids"] == [35993, 35998, *first, *rest]
-    pair = published("実は慶応(慶應)大学出身", prefix_text="吾輩は猫である🐯。")
-    assert pair["input_ids"] == [35993, *first, 35998, *rest]
-    assert pair["token_type_ids"] == [1] * 9 + [0] * 9
-    assert published.decode(pair["input_ids"]) == GOLDEN.replace("慶應", "慶応")
-    assert [getattr(published, name) for name in swe.NAMED] == list(range(35993, 36000))
-    assert [published.swe.ids[token] for token in swe.SPECIALS] == list(range(35715, 36000))

@@ -13,8 +13,10 @@ LEAST = len(SPECIALS) + len(ALWAYS)
 TEXTS = ["猫がねている。猫がないている。", "大学の猫と大學の犬　😀", "ねている犬 <b>5円</b> 2023年2023年"]
 
 
-def test_the_entries_that_save_most_come_first(tmp_path: Path) -> None:
-    counts = build_vocabulary(TEXTS, LEAST + 12, tmp_path / "v", 0.0)
+@pytest.mark.parametrize("room", [4_000_000, 20])  # 20: the rarest are forgotten
+def test_the_entries_that_save_most_come_first(tmp_path: Path, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "ROOM", room)
+    counts = build_vocabulary(TEXTS * 5, LEAST + 12, tmp_path / "v", 0.0)
     lines = (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").split("\n")
     assert counts["entries"] == len(lines) == LEAST + 12
     assert lines[-len(SPECIALS) :] == list(SPECIALS)
@@ -52,32 +54,16 @@ def test_no_entry_of_three_that_its_first_two_always_beat(tmp_path: Path) -> Non
     assert "犬かな" in lines and "猫か" in lines and "猫かな" not in lines
 
 
-def test_memory_is_bounded_by_forgetting_the_rarest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "ROOM", 20)
-    build_vocabulary(TEXTS * 5, LEAST + 3, tmp_path / "v", 0.0)
-    assert (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").startswith("ている\n")
-
-
-def test_same_texts_same_files(tmp_path: Path) -> None:
-    for name in "ab":
-        build_vocabulary(iter(TEXTS), LEAST + 10, tmp_path / name, 0.0)
-    for file in ("vocab.txt", "emoji.json", "tokenizer_config.json", "preparation.json"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("texts", "size", "message"),
-    [
-        (TEXTS, LEAST, "size: .* is too small"),
-        (TEXTS, 36000, "size: 36000 is more than these texts fill; allowed: up to "),
-        (["", ""], LEAST + 1, "there is no text"),
-    ],
-)
-def test_refusals_leave_the_earlier_product(tmp_path: Path, texts: list[str], size: int, message: str) -> None:
+def test_refusals_leave_the_earlier_product(tmp_path: Path) -> None:
     build_vocabulary(TEXTS, LEAST + 5, tmp_path / "v", 0.0)
     before = (tmp_path / "v" / "vocab.txt").read_bytes()
-    with pytest.raises(CourseError, match=message):
-        build_vocabulary(texts, size, tmp_path / "v", 0.0)
+    for texts, size, message in (
+        (TEXTS, LEAST, "is too small"),
+        (TEXTS, 36000, "more than these texts fill"),
+        ([""], 999, "no text"),
+    ):
+        with pytest.raises(CourseError, match=message):
+            build_vocabulary(texts, size, tmp_path / "v", 0.0)
     assert (tmp_path / "v" / "vocab.txt").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["v"]
 

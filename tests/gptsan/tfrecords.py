@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from course_lib.gptsan.tfrecord import example_class
+from course_lib.gptsan.tensor_bundle import fields, varints
 from tensorboard.compat.tensorflow_stub import errors
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
 
@@ -17,5 +17,14 @@ def read_examples(path: Path) -> Iterator[dict[str, np.ndarray]]:
             reader.GetNext()
         except errors.OutOfRangeError:
             return
-        entries = example_class().FromString(reader.record()).features.feature
-        yield {entry.key: np.array(entry.value.int64_list.value, np.int64) for entry in entries}
+        entries = (dict(fields(entry)) for _, entry in fields(dict(fields(reader.record()))[1]))
+        yield {entry[1].decode(): integers(entry[2]) for entry in entries}
+
+
+def integers(feature: bytes) -> np.ndarray:
+    """The values of a Feature.int64_list."""
+    packed, found, at = dict(fields(dict(fields(feature))[3]))[1], [], 0
+    while at < len(packed):
+        value, at = varints(packed, at, 1)
+        found.append(value)
+    return np.array(found, np.uint64).astype(np.int64)
