@@ -46,7 +46,7 @@ class _Profile:
         self.tokens: int = settings.batch.micro_size * length
         self.width: int = BYTES[settings.precision.dtype]
         # Bytes in a [B, T, d_model] tensor.
-        self.stream = self.width * self.tokens * shape.d_model
+        self.stream: int = self.width * self.tokens * shape.d_model
         self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(shape.num_layers)]
         # Layers that trained embeddings or extra positions feed directly.
         self.fed = {0} if self._has(*EMBEDDINGS) else set()
