@@ -12,6 +12,9 @@ from huggingface_hub import ModelCard, ModelCardData
 from course_lib.models.causal import CausalModel
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.training.run_dir import MODEL
+
+CURVES = "curves.png"
 
 INTRODUCTION = """# {title}
 
@@ -63,27 +66,17 @@ Nothing but the loss was measured.
 
 def text(
     model: CausalModel,
-    title: str,
-    name: str,
+    folder: Path,
+    target: Path,
     license: str | None,
-    prepared: bool,
     data: dict[str, Any],
     training: Iterable[tuple[str, str]],
     loss: float | None,
-    curves: bool,
 ) -> str:
     """Return the model card, including its YAML front matter.
 
-    Args:
-        model: the exported model.
-        title: heading of the card.
-        name: name of the model's folder.
-        license: such as apache-2.0.
-        prepared: whether the folder has the course's preparation.json.
-        data: the run's data.json, empty if unknown.
-        training: rows of the training table (see `training_rows`).
-        loss: last held-out loss [nats per token].
-        curves: whether the folder has curves.png.
+    `folder` holds the exported files, which will move to `target`. `data` is the run's data.json, `training` the rows
+    of the training table, and `loss` the last held-out loss [nats per token].
     """
     shape = model.config
     front = ModelCardData(
@@ -94,16 +87,19 @@ def text(
         tags=[shape.model_type, "japanese", "pretrained-from-scratch", "deepspeed"],
     )
     values = {
-        "title": title, "name": name, "family": BY_MODEL_TYPE[shape.model_type].title,
-        "parameters": model.num_parameters(), "layers": shape.num_hidden_layers, "width": shape.hidden_size,
-        "heads": shape.num_attention_heads, "positions": shape.max_position_embeddings, "rows": shape.vocab_size,
+        "title": target.parent.name if target.name == MODEL else target.name, "name": target.name,
+        "family": BY_MODEL_TYPE[shape.model_type].title, "parameters": model.num_parameters(),
+        "layers": shape.num_hidden_layers, "width": shape.hidden_size, "heads": shape.num_attention_heads,
+        "positions": shape.max_position_embeddings, "rows": shape.vocab_size,
     }  # fmt: skip
-    parts = [INTRODUCTION.format(**values), (PREPARED if prepared else PLAIN).format(**values), _data(data)]
+    usage = PREPARED if (folder / "preparation.json").is_file() else PLAIN
+    parts = [INTRODUCTION.format(**values), usage.format(**values), _data(data)]
     parts.append("## Training\n\n" + _table(("", ""), training))
+    curves = (folder / CURVES).is_file()
     if loss is not None or curves:
-        measured = f"Held-out loss: {loss:.4f} nats per token.\n" if loss is not None else ""
-        picture = "![Loss over the steps of training](curves.png)\n" if curves else ""
-        parts += ["## Loss\n", measured, picture]
+        parts.append("## Loss\n")
+        parts.append(f"Held-out loss: {loss:.4f} nats per token.\n" if loss is not None else "")
+        parts.append(f"![Loss over the steps of training]({CURVES})\n" if curves else "")
     body = "\n".join(part for part in [*parts, LIMITS.format(**values)] if part)
     return str(ModelCard(f"---\n{front.to_yaml()}\n---\n\n{body}"))
 

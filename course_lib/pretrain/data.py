@@ -5,25 +5,24 @@ indexed.py reads the files; sampling.py creates the samples.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256 as sha256_of
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import orjson
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.indexed import IndexedDataset, files_of
 from course_lib.pretrain.sampling import Array, Concatenated, GptDataset, Indexed, split_corpora
+from course_lib.subword import folder
 from course_lib.training.settings import ResolvedBatch
 
 LOOKED_AT = 1 << 20  # number of tokens that are checked and hashed at each end of a file
 
 
-@dataclass(frozen=True)
-class Splits:
+class Splits(NamedTuple):
     """The training, validation and test sequences."""
 
     train: Concatenated
@@ -42,14 +41,11 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
     for prefix, corpus in zip(data.input, corpora, strict=True):
         if not len(corpus):
             raise CourseError(f"{prefix}: holds no tokens; make some with `course tokenize`")
-        # Check only the ends: reading a whole file can take minutes, and ids from the wrong tokenizer show up there
+        # Check only the ends: reading a whole file can take minutes, and ids from the wrong tokenizer show up there.
         ends = np.concatenate([corpus.tokens[:LOOKED_AT], corpus.tokens[-LOOKED_AT:]])
-        if ends.min() < 0:
-            raise CourseError(f"{prefix}: holds token {ends.min()}; allowed: 0 and above")
         if ends.max() >= vocab_size:
             raise CourseError(
-                f"{prefix}: holds token {ends.max()}, but model.vocab_size is {vocab_size}; "
-                "allowed: a model.vocab_size of at least the tokenizer's number of entries"
+                f"{prefix}: holds token {ends.max()}, but model.vocab_size is {vocab_size}, which must be more"
             )
     return Splits(*split_corpora(corpora, data.split))
 
@@ -63,41 +59,19 @@ def spread(corpus: Indexed, tokens: int) -> list[Array]:
     return [corpus.get(i, 0, min(int(corpus.sizes[i]), tokens)) for i in range(0, len(corpus.sizes), step)]
 
 
-def special_ids(tokenizer: Path) -> tuple[int, int]:
-    """Return the ids of the bos_token and eos_token named in the folder's tokenizer_config.json."""
-    vocabulary, names = _tokenizer(tokenizer)
-    return vocabulary[names["bos_token"]], vocabulary[names["eos_token"]]
-
-
-def _tokenizer(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the vocabulary (entry → id) and the parsed tokenizer_config.json from a tokenizer folder."""
-    from tokenizers import Tokenizer
-
-    try:
-        names = orjson.loads((folder / "tokenizer_config.json").read_bytes())
-        vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
-        missing = [name for name in ("bos_token", "eos_token") if names.get(name) not in vocabulary]
-    # The `tokenizers` library raises plain Exception.
-    except Exception as error:
-        raise CourseError(f"{folder}: not a tokenizer folder: {error}") from error
-    if missing:
-        raise CourseError(
-            f"{folder}: its tokenizer_config.json names no {missing[0]} of its vocabulary"
-            if len(missing) == 1
-            else f"{folder}: its tokenizer_config.json names no {missing[0]} and no {missing[1]} of its vocabulary"
-        )
-    return vocabulary, names
-
-
-def check_vocabulary(settings: PretrainConfig) -> None:
-    """Raise UsageError if the tokenizer has more entries than model.vocab_size."""
-    assert settings.data.tokenizer
-    entries = len(_tokenizer(settings.data.tokenizer)[0])
-    if entries > settings.model.vocab_size:
+def special_ids(settings: PretrainConfig) -> tuple[int, int]:
+    """Return the ids of the tokenizer's bos_token and eos_token. Raises CourseError if the model has too few rows."""
+    path = settings.data.tokenizer
+    assert path
+    tokenizer = folder.load_tokenizer(path)
+    begin, end = (folder.special_id(path, tokenizer, key) for key in ("bos_token", "eos_token"))
+    if begin is None or end is None:
+        raise CourseError(f"{path}: its tokenizer_config.json names no bos_token or no eos_token of its vocabulary")
+    if (entries := tokenizer.get_vocab_size()) > settings.model.vocab_size:
         raise UsageError(
-            f"model.vocab_size: {settings.model.vocab_size} is not allowed: "
-            f"the tokenizer {settings.data.tokenizer} has {entries} entries"
+            f"model.vocab_size: {settings.model.vocab_size} is not allowed: the tokenizer {path} has {entries} entries"
         )
+    return begin, end
 
 
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
@@ -123,29 +97,19 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) 
     return steps
 
 
-def train_set(settings: PretrainConfig, splits: Splits, samples: int) -> GptDataset:
-    """Return a dataset of at least `samples` shuffled training samples, with as many epochs as needed."""
-    return _samples(settings, splits.train, samples)
+def dataset(settings: PretrainConfig, part: Concatenated, samples: int | None = None) -> GptDataset | None:
+    """Return at least `samples` shuffled samples of a part (None: one epoch), or None if it is shorter than a sample.
 
-
-def held_out_set(settings: PretrainConfig, part: Concatenated) -> GptDataset | None:
-    """Return one epoch of samples from the validation or test part, or None if the part is shorter than a sample."""
+    The indices are cached in data.cache or, if unset, in the run folder.
+    """
     if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
         return None
-    return _samples(settings, part, None)
-
-
-def _samples(settings: PretrainConfig, part: Concatenated, samples: int | None) -> GptDataset:
-    """Return a dataset of all sequences in a part; indices are cached in data.cache or, if unset, in the run folder."""
     cache = settings.data.cache or settings.engine.output_dir / "index-cache"
     return GptDataset(part, range(len(part.sizes)), settings.data.seq_length, samples, settings.engine.seed, cache)
 
 
 def fingerprint(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
-    """Return counts and checksums for the token files, keyed by file name, to be stored in a run's data.json.
-
-    To save time, only the first and last LOOKED_AT tokens of each .bin file are hashed. Each index is hashed in full.
-    """
+    """Return counts and checksums for data.json by file name; of a .bin file, only LOOKED_AT tokens at each end count."""
     fingerprints = {}
     for prefix in inputs:
         corpus = IndexedDataset(prefix)

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from tokenizers import Tokenizer, pre_tokenizers
 
 from course_lib.documents import LineBatch, read_batches, texts
-from course_lib.errors import CourseError, UsageError
-from course_lib.files import read_json, require_other
+from course_lib.errors import UsageError
+from course_lib.files import require_other
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
@@ -62,9 +62,8 @@ def tokenize(
 ) -> TokenizeReport:
     """Write PREFIX.bin and PREFIX.idx, with one sequence per document; the number of workers does not affect them.
 
-    .txt sources are segmented text, which is encoded unchanged. Raw documents in .jsonl sources are first prepared in
-    the same way as the tokenizer's training text, if it has a preparation.json. `append_eod` ends every document that
-    is not empty with the eos token.
+    .txt sources are segmented text, which is encoded unchanged. Documents in .jsonl sources are first prepared like the
+    tokenizer's training text. `append_eod` ends every document that is not empty with the eos token.
     """
     segmented = is_segmented(sources)
     for source in sources:
@@ -72,7 +71,6 @@ def tokenize(
             require_other(source, product)
     # The tokenizer in the folder may have changed since the last call.
     _encoder.cache_clear()
-    # Load the encoder before the workers are forked, so that they inherit it.
     encoder = _encoder(tokenizer)
     if segmented and encoder.codec and not encoder.codec.preparation.segmented:
         raise UsageError(f"{sources[0]}: segmented text, but {tokenizer} was trained on unsegmented; allowed: .jsonl")
@@ -84,14 +82,14 @@ def tokenize(
     batches = (batch for source in sources for batch in read_batches(source))
     encoded = ordered_map(partial(_encode_batch, tokenizer, not segmented, append_eod), batches, workers)
     with IndexedWriter(prefix, encoder.dtype) as writer, progress(size, "B", "tokenizing") as bar:
-        for part in encoded:
-            ids = np.frombuffer(part.ids, encoder.dtype)
-            writer.append(ids, part.sizes)
-            report.documents += len(part.sizes)
+        for content, sizes, bytes_read in encoded:
+            ids = np.frombuffer(content, encoder.dtype)
+            writer.append(ids, sizes)
+            report.documents += len(sizes)
             report.tokens += len(ids)
             report.unknown += int(np.count_nonzero(ids == encoder.unknown))
-            report.bytes_read += part.bytes_read
-            bar.update(part.bytes_read)
+            report.bytes_read += bytes_read
+            bar.update(bytes_read)
     report.seconds = perf_counter() - started
     return report
 
@@ -100,27 +98,13 @@ class Encoder:
     """Tokenizer wrapper that returns a document's token ids as bytes, without special tokens."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self.codec = folder.load(path) if (path / "preparation.json").exists() else None
-            self.tokenizer = self.codec.tokenizer if self.codec else Tokenizer.from_file(str(path / "tokenizer.json"))
-        except CourseError:
-            raise
-        # The `tokenizers` library raises plain Exception.
-        except Exception as error:
-            raise CourseError(f"{path}: not a tokenizer folder, no tokenizer.json that can be read: {error}") from None
+        self.codec = folder.load(path) if (path / "preparation.json").exists() else None
+        self.tokenizer = self.codec.tokenizer if self.codec else folder.load_tokenizer(path)
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.dtype = dtype_for(max(self.tokenizer.get_vocab().values()) + 1)
-        self.unknown = _special(self.tokenizer, path, "unk_token")
-        self.eod = _special(self.tokenizer, path, "eos_token")
+        self.unknown, self.eod = (folder.special_id(path, self.tokenizer, key) for key in ("unk_token", "eos_token"))
         self.words = _Words(self.tokenizer, self.dtype) if _splits_at_spaces(self.tokenizer) else None
-
-    def prepared(self, text: str) -> str:
-        """Return raw text prepared in the same way as the tokenizer's training text.
-
-        If the tokenizer has no preparation.json, return the text unchanged.
-        """
-        return self.codec.prepare(text) if self.codec else text
 
     def encode(self, text: str) -> bytes:
         """Return the token ids of one prepared document, as the bytes of an array of dtype `self.dtype`."""
@@ -134,8 +118,7 @@ class Encoder:
 class _Words(dict[str, bytes]):
     """Cache that maps each word to the bytes of its token ids.
 
-    Words are separated by spaces. With the Whitespace and WhitespaceSplit pre-tokenizers, line breaks also separate
-    words. With Metaspace, the space before a word is part of the word.
+    Line breaks also separate words, except with Metaspace, where the space before a word is part of the word.
     """
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
@@ -160,10 +143,7 @@ class _Words(dict[str, bytes]):
 
 
 def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Return whether encoding word by word gives the same ids as encoding the whole text.
-
-    This is the case if no part of the tokenizer looks across spaces.
-    """
+    """Return whether encoding word by word gives the ids of the whole text: no part looks across spaces."""
     splitter = tokenizer.pre_tokenizer
     divides = isinstance(splitter, pre_tokenizers.Whitespace | pre_tokenizers.WhitespaceSplit) or (
         isinstance(splitter, pre_tokenizers.Metaspace) and splitter.split
@@ -175,33 +155,19 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
     return divides and plain_tokens and tokenizer.normalizer is None and not getattr(tokenizer.model, "dropout", None)
 
 
-def _special(tokenizer: Tokenizer, path: Path, key: str) -> int | None:
-    """Return the id of the special token that tokenizer_config.json lists under `key`, or None if there is none."""
-    settings = path / "tokenizer_config.json"
-    name = read_json(settings).get(key) if settings.exists() else None
-    content = name.get("content") if isinstance(name, dict) else name
-    return tokenizer.token_to_id(content) if isinstance(content, str) else None
-
-
 @lru_cache(maxsize=1)
 def _encoder(path: Path) -> Encoder:
     """Return the encoder for a folder, cached in each process."""
     return Encoder(path)
 
 
-@dataclass(frozen=True)
-class _Encoded:
-    ids: bytes
-    sizes: npt.NDArray[np.int32]  # number of tokens in each document
-    bytes_read: int
-
-
-def _encode_batch(path: Path, raw: bool, append_eod: bool, batch: LineBatch) -> _Encoded:
-    """Encode a batch of documents in a worker process, using the tokenizer stored in `path`."""
+def _encode_batch(
+    path: Path, raw: bool, append_eod: bool, batch: LineBatch
+) -> tuple[bytes, npt.NDArray[np.int32], int]:
+    """Encode a batch of documents in a worker process; return the ids, tokens of each document, and bytes read."""
     encoder = _encoder(path)
-    documents = [encoder.encode(encoder.prepared(text) if raw else text) for text in texts(batch)]
-    if append_eod:
-        eod = np.array([encoder.eod], encoder.dtype).tobytes()
-        documents = [ids + eod if ids else ids for ids in documents]
+    prepare = encoder.codec.prepare if raw and encoder.codec else str
+    eod = np.array([encoder.eod], encoder.dtype).tobytes() if append_eod else b""
+    documents = [ids + eod if (ids := encoder.encode(prepare(text))) else b"" for text in texts(batch)]
     sizes = np.array([len(ids) for ids in documents], np.int32) // encoder.dtype.itemsize
-    return _Encoded(b"".join(documents), sizes, batch.size)
+    return b"".join(documents), sizes, batch.size

@@ -16,7 +16,7 @@ from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.quiet import quiet
-from course_lib.checkpoints.tokenizer_files import copy_tokenizer
+from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import atomic_folder, read_json, require_other
@@ -58,15 +58,6 @@ class ExportReport:
         return tr(", ").join(parts) + f" → {self.folder}"
 
 
-@dataclass(frozen=True)
-class _Source:
-    """The checkpoint to export, with its run folder and step if known."""
-
-    checkpoint: Path
-    run: Path | None
-    step: int | None
-
-
 def export(
     source: Path,
     target: Path,
@@ -88,168 +79,131 @@ def export(
         tokenizer: a tokenizer folder; overrides those of the checkpoint and the run.
         step: for a run folder, the step of another checkpoint.
     """
-    found = _find(source, step)
-    own = found.run is not None and target.absolute() == found.run.absolute() / MODEL
-    settings = settings_files.load(PretrainConfig, found.run / CONFIG) if found.run else None
-    tokenizer_folder = _tokenizer_folder(found, settings, tokenizer)
-    for read_only in () if own else (source, tokenizer_folder):
+    checkpoint, run, step = _find(source, step)
+    own = run is not None and target.absolute() == run.absolute() / MODEL
+    settings = settings_files.load(PretrainConfig, run / CONFIG) if run else None
+    tokenizer = tokenizer or _tokenizer_folder(checkpoint, run, settings)
+    for read_only in () if own else (source, tokenizer):
         require_other(read_only, target)
-    shape = _shape(found, settings, config)
-    entries = _use_tokenizer(shape, tokenizer_folder)
-    _use_older_names(shape)
-    logged = _log(found)
+    shape = _shape(checkpoint, settings, config)
+    entries = _complete(shape, tokenizer)
+    logged = [entry for entry in _log(checkpoint, run) if step is None or entry["step"] <= step]
     losses = [entry["loss"] for entry in logged if entry["kind"] == "eval" and entry["loss"] is not None]
     loss = float(losses[-1]) if losses else None
     with atomic_folder(target, ours=own) as folder:
-        weights = read_weights(found.checkpoint)
+        weights = read_weights(checkpoint)
         stored = dtype or weights.trained_as
-        model = _build(shape, weights, TORCH[stored], found.checkpoint)
+        model = _build(shape, weights, TORCH[stored], checkpoint)
         model.generation_config = _generation_defaults(shape, entries)
         with quiet():
             model.save_pretrained(folder)
-        copy_tokenizer(tokenizer_folder, folder, shape.max_position_embeddings)
+        copy_tokenizer(tokenizer, folder, shape.max_position_embeddings)
         if logged:
             from course_lib.pretrain import figures
 
-            figures.loss_curve(logged).savefig(folder / "curves.png", dpi=150, bbox_inches="tight")
-        samples = _json(found.run / DEEPSPEED).get("train_batch_size") if found.run else None
-        training = card.training_rows(settings, found.step, samples)
-        text = card.text(
-            model,
-            title=target.absolute().parent.name if target.name == MODEL else target.absolute().name,
-            name=target.absolute().name,
-            license=license,
-            prepared=(folder / "preparation.json").is_file(),
-            data=_json(found.run / DATA) if found.run else {},
-            training=[*training, ("these weights", f"{weights.kind}, stored as {stored}")],
-            loss=loss,
-            curves=bool(logged),
-        )
+            figures.loss_curve(logged).savefig(folder / card.CURVES, dpi=150, bbox_inches="tight")
+        samples = _json(run / DEEPSPEED).get("train_batch_size") if run else None
+        training = card.training_rows(settings, step, samples)
+        training.append(("these weights", f"{weights.kind}, stored as {stored}"))
+        data = _json(run / DATA) if run else {}
+        text = card.text(model, folder, target.absolute(), license, data, training, loss)
         (folder / "README.md").write_text(text, encoding="utf8")
         files = tuple(sorted(path.name for path in folder.iterdir()))
-    return ExportReport(target, found.checkpoint, found.step, weights.kind, stored, model.num_parameters(), loss, files)
+    return ExportReport(target, checkpoint, step, weights.kind, stored, model.num_parameters(), loss, files)
 
 
-def _find(source: Path, step: int | None) -> _Source:
-    """Return the checkpoint that `source` refers to."""
+def _find(source: Path, step: int | None) -> tuple[Path, Path | None, int | None]:
+    """Return the checkpoint that `source` refers to, and its run folder and step if known."""
     if not source.is_dir():
         raise CourseError(f"{source}: no such folder")
     if (source / FOLDER).is_dir():
-        found = to_export(source, step)
-        return _Source(found, source if (source / CONFIG).is_file() else None, step_of(found))
+        checkpoint = to_export(source, step)
+        return checkpoint, source if (source / CONFIG).is_file() else None, step_of(checkpoint)
     if step is not None:
         raise UsageError(f"--step: {step} is not allowed: {source} is no run folder")
     parent = source.absolute().parent
     run = parent.parent if parent.name == FOLDER and (parent.parent / CONFIG).is_file() else None
     if run and not is_whole(source):
         raise CourseError(f"{source}: the checkpoint is damaged or incomplete; `course export {run}` lists the others")
-    return _Source(source, run, _step(source))
+    folder = step_folder(source)
+    match = re.search(r"\b(?:checkpoint-|global_step)(\d+)\b", f"{source.name} {folder.name if folder else ''}")
+    return source, run, int(match[1]) if match else None
 
 
-def _step(checkpoint: Path) -> int | None:
-    """Return the step number N from a checkpoint-N or global_stepN folder name, or None if there is none."""
-    folder = step_folder(checkpoint)
-    names = f"{checkpoint.name} {folder.name if folder else ''}"
-    match = re.search(r"\b(?:checkpoint-|global_step)(\d+)\b", names)
-    return int(match[1]) if match else None
-
-
-def _tokenizer_folder(found: _Source, settings: PretrainConfig | None, requested: Path | None) -> Path:
-    """Return `requested`, or else the tokenizer folder of the checkpoint, of the run or of its settings."""
-    candidates = [requested] if requested else [found.checkpoint]
-    if found.run and not requested:
-        candidates.append(found.run / "tokenizer")
-    if settings and settings.data.tokenizer and not requested:
-        candidates.append(settings.data.tokenizer)
-    for folder in candidates:
-        if any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
+def _tokenizer_folder(checkpoint: Path, run: Path | None, settings: PretrainConfig | None) -> Path:
+    """Return the tokenizer folder of the checkpoint, of the run or of its settings."""
+    candidates = [checkpoint, run and run / "tokenizer", settings and settings.data.tokenizer]
+    for folder in filter(None, candidates):
+        if has_tokenizer(folder):
             return folder
-    raise UsageError(f"--tokenizer: none in {candidates[0]}; allowed: a folder with tokenizer.json")
+    raise UsageError(f"--tokenizer: none in {checkpoint}; allowed: a folder with tokenizer.json")
 
 
-def _use_tokenizer(shape: CausalConfig, folder: Path) -> int:
-    """Set the model's special ids to those of the tokenizer in a folder, and return its number of entries."""
-    tokenizer = load_tokenizer(folder)
-    end = tokenizer.eos_token_id
-    if end is None:
-        raise CourseError(f"{folder}: names no end-of-text token (eos_token)")
-    if shape.vocab_size < len(tokenizer):
-        raise CourseError(
-            f"{folder}: {len(tokenizer)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer"
-        )
-    shape.bos_token_id = end if tokenizer.bos_token_id is None else tokenizer.bos_token_id
-    shape.eos_token_id, shape.pad_token_id = end, end if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    return len(tokenizer)
-
-
-def _shape(found: _Source, settings: PretrainConfig | None, requested: Path | None) -> CausalConfig:
+def _shape(checkpoint: Path, settings: PretrainConfig | None, requested: Path | None) -> CausalConfig:
     """Return the configuration that `requested` names, or else that of the checkpoint or of the run's settings."""
-    path = requested or found.checkpoint / "config.json"
+    path = requested or checkpoint
+    path = path / "config.json" if path.is_dir() else path
     if path.suffix in (".yaml", ".yml"):
         settings = settings_files.load(PretrainConfig, path)
     elif requested or path.is_file():
-        return _read_config(path / "config.json" if path.is_dir() else path)
+        content = read_json(path)
+        kind = content.get("model_type")
+        if kind not in BY_MODEL_TYPE:
+            raise CourseError(f"{path}: model_type {kind!r}, expected one of {', '.join(map(repr, BY_MODEL_TYPE))}")
+        try:
+            return CONFIG_MAPPING[kind].from_dict(content)
+        # The transformers validators can raise any exception.
+        except Exception as error:
+            raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
     if settings is None:
         raise UsageError(
-            f"--config: {found.checkpoint} says nothing of the model's shape; "
-            "allowed: a config.json, or the YAML of the run"
+            f"--config: {checkpoint} says nothing of the model's shape; allowed: a config.json, or the YAML of the run"
         )
     return model_config(settings.model)
 
 
-def _read_config(path: Path) -> CausalConfig:
-    """Return the configuration in a config.json."""
-    content = _json(path)
-    kind = content.get("model_type")
-    if kind not in BY_MODEL_TYPE:
-        raise CourseError(f"{path}: model_type {kind!r}, expected one of {', '.join(map(repr, BY_MODEL_TYPE))}")
-    try:
-        return CONFIG_MAPPING[kind].from_dict(content)
-    # The transformers validators can raise any exception.
-    except Exception as error:
-        raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
-
-
-def _use_older_names(shape: CausalConfig) -> None:
-    """Set the names that older transformers versions read; without rotary_pct, they assume 0.25."""
+def _complete(shape: CausalConfig, tokenizer_folder: Path) -> int:
+    """Set the tokenizer's special ids and names for older transformers; return the tokenizer's number of entries."""
+    tokenizer = load_tokenizer(tokenizer_folder)
+    begin, end, padding = tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id
+    if end is None:
+        raise CourseError(f"{tokenizer_folder}: names no end-of-text token (eos_token)")
+    if shape.vocab_size < len(tokenizer):
+        raise CourseError(
+            f"{tokenizer_folder}: {len(tokenizer)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer"
+        )
+    shape.bos_token_id, shape.eos_token_id = end if begin is None else begin, end
+    shape.pad_token_id = end if padding is None else padding
     if isinstance(shape, GPTNeoXConfig):
+        # Older transformers versions assume 0.25 if rotary_pct is missing.
         shape.rotary_pct = shape.rope_parameters["partial_rotary_factor"]
         shape.rotary_emb_base = shape.rope_parameters["rope_theta"]
     elif shape.activation_function == "gelu_pytorch_tanh":
         shape.activation_function = "gelu_new"
+    return len(tokenizer)
 
 
 def _build(shape: CausalConfig, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
     """Build the model on the CPU."""
+    family = BY_MODEL_TYPE[shape.model_type]
     try:
         with torch.device("meta"):
             model: CausalModel = AutoModelForCausalLM.from_config(shape)
-    # transformers raises various exceptions for inconsistent sizes.
-    except Exception as error:
-        raise CourseError(f"{checkpoint}: no model has this configuration: {one_line(error)}") from error
-    wanted, family = model.state_dict(), BY_MODEL_TYPE[shape.model_type]
-    tensors: dict[str, torch.Tensor] = {}
-    for stored_as, tensor in weights.tensors.items():
-        # Prefixes added by DistributedDataParallel and torch.compile.
-        name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")
-        name = HEAD if name == FILED_HEAD else name
-        name = name if name in wanted else f"{model.base_model_prefix}.{name}"
-        if name not in wanted:
-            raise CourseError(f"{checkpoint}: {stored_as} is no weight of a {family.title}")
-        if tensor.shape != wanted[name].shape:
-            raise CourseError(
-                f"{checkpoint}: {stored_as} has shape {tuple(tensor.shape)}, "
-                f"the configuration says {tuple(wanted[name].shape)}"
-            )
-        tensors[name] = tensor.contiguous().to(dtype)
-    tied, embedding = shape.tie_word_embeddings, family.embedding
-    if tied and embedding in tensors:
-        tensors.setdefault(HEAD, tensors[embedding])
-    if missing := sorted(wanted.keys() - tensors.keys()):
-        raise CourseError(f"{checkpoint}: lacks {len(missing)} weights of the model, such as {missing[0]}")
-    if tied and not torch.equal(tensors[HEAD], tensors[embedding]):
-        raise CourseError(f"{checkpoint}: {HEAD} differs from {embedding}, which a {family.title} uses for both")
-    model.load_state_dict(tensors, assign=True)
+        wanted = model.state_dict().keys()
+        tensors: dict[str, torch.Tensor] = {}
+        for stored_as, tensor in weights.tensors.items():
+            # Prefixes added by DistributedDataParallel and torch.compile.
+            name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")
+            name = HEAD if name == FILED_HEAD else name
+            name = name if name in wanted else f"{model.base_model_prefix}.{name}"
+            tensors[name] = tensor.contiguous().to(dtype)
+        shared = tensors.get(family.embedding) if shape.tie_word_embeddings else None
+        if shared is not None and not torch.equal(tensors.setdefault(HEAD, shared), shared):
+            raise CourseError(f"{checkpoint}: {HEAD} differs from {family.embedding}, which are one in this model")
+        model.load_state_dict(tensors, assign=True)
+    # transformers and torch name sizes that are inconsistent, and weights that are missing, unknown or misshapen.
+    except (RuntimeError, ValueError) as error:
+        raise CourseError(f"{checkpoint}: not the weights of this model: {one_line(error)}") from error
     model.tie_weights()
     return model.to(dtype)
 
@@ -271,18 +225,16 @@ def _generation_defaults(shape: CausalConfig, tokens: int) -> GenerationConfig:
     )
 
 
-def _log(found: _Source) -> list[dict[str, Any]]:
-    """Return the log entries up to the checkpoint's step, from the run's log or else from trainer_state.json."""
-    if found.run and (found.run / log.FILE).is_file():
-        entries = log.read(found.run)
-    else:
-        entries = []
-        path = found.checkpoint / "trainer_state.json"
-        for entry in _json(path).get("log_history", []):
-            kind, key = ("eval", "eval_loss") if "eval_loss" in entry else ("train", "loss")
-            if key in entry:
-                entries.append({"kind": kind, "step": entry["step"], "loss": entry[key]})
-    return [entry for entry in entries if found.step is None or entry["step"] <= found.step]
+def _log(checkpoint: Path, run: Path | None) -> list[dict[str, Any]]:
+    """Return the log entries of the run or else of trainer_state.json."""
+    if run and (run / log.FILE).is_file():
+        return log.read(run)
+    entries = []
+    for entry in _json(checkpoint / "trainer_state.json").get("log_history", []):
+        kind, key = ("eval", "eval_loss") if "eval_loss" in entry else ("train", "loss")
+        if key in entry:
+            entries.append({"kind": kind, "step": entry["step"], "loss": entry[key]})
+    return entries
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -52,12 +52,16 @@ class Gpt2(Task):
             raise UsageError(
                 "model.attention: flash_attention_2 needs the package flash-attn; sdpa has such a kernel built in"
             )
-        data.check_vocabulary(self.settings)
+        data.special_ids(self.settings)
+
+    @cached_property
+    def splits(self) -> data.Splits:
+        """The training, validation and test sequences."""
+        return data.open_splits(self.settings.data, self.settings.model.vocab_size)
 
     @override
     def steps(self, batch: ResolvedBatch) -> int:
-        splits = data.open_splits(self.settings.data, self.settings.model.vocab_size)
-        steps = data.training_steps(self.settings, batch, splits.train_tokens)
+        steps = data.training_steps(self.settings, batch, self.splits.train_tokens)
         warmup_steps(self.settings.optimizer.lr, steps)
         return steps
 
@@ -65,7 +69,7 @@ class Gpt2(Task):
     def summary(self) -> str:
         """Return a remark if engine.eval_freq asks for evaluations, but the validation part has no whole sample."""
         chosen = self.settings.data
-        tokens = int(data.open_splits(chosen, self.settings.model.vocab_size).validation.sizes.sum())
+        tokens = int(self.splits.validation.sizes.sum())
         if not self.settings.engine.eval_freq or tokens > chosen.seq_length:
             return ""
         return tr(
@@ -106,8 +110,7 @@ class Gpt2(Task):
     @cached_property
     def special_ids(self) -> tuple[int, int]:
         """The ids of the tokenizer's <s> and </s>."""
-        assert self.settings.data.tokenizer
-        return data.special_ids(self.settings.data.tokenizer)
+        return data.special_ids(self.settings)
 
     @override
     def model(self) -> Any:
@@ -117,25 +120,20 @@ class Gpt2(Task):
 
     @override
     def samples(self, number: int) -> RunSamples:
-
         settings, length = self.settings, self.settings.data.seq_length
-        splits = data.open_splits(settings.data, settings.model.vocab_size)
         return RunSamples(
-            train=data.train_set(settings, splits, number),
-            validation=data.held_out_set(settings, splits.validation),
-            test=data.held_out_set(settings, splits.test),
+            train=data.dataset(settings, self.splits.train, number),
+            validation=data.dataset(settings, self.splits.validation),
+            test=data.dataset(settings, self.splits.test),
             tokens_per_sample=length,
-            samples_per_epoch=splits.train_tokens / length,
+            samples_per_epoch=self.splits.train_tokens / length,
             flops_per_token=settings.model.flops_per_token(length),
             collate=collate,
         )
 
     @override
     def loss(self, model: Any, batch: Any) -> Any:
-        """Return the mean cross-entropy [nats per token] of predicting tokens 1…S from tokens 0…S-1.
-
-        `batch` is {"tokens": token ids [B, S + 1]}, for B samples and seq_length S.
-        """
+        """Return the mean cross-entropy [nats per token] for {"tokens": token ids [B, S + 1]}; S is seq_length."""
         from torch.nn.functional import cross_entropy
 
         tokens = batch["tokens"]

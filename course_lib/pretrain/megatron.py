@@ -1,11 +1,12 @@
-"""Conversion of Megatron GPT checkpoints to Hugging Face GPT-2 folders, including the tokenizer.
+"""Conversion of Megatron-DeepSpeed GPT checkpoints to Hugging Face GPT-2 folders, including the tokenizer.
 
 The weights are bit-for-bit identical unless another dtype is requested. The converter removes padding rows from the
 vocabulary. Sizes come from the tensor shapes, the activation function and dropout rates from the training arguments,
 and the bos, eos and pad ids from the tokenizer. Weights are merged and written one at a time.
 """
 
-from argparse import Namespace
+import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
@@ -17,15 +18,35 @@ from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
-from course_lib.checkpoints.torch_dtypes import NAMES, TORCH, torch_name
+from course_lib.checkpoints.torch_dtypes import TORCH, torch_name
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.language.words import tr
-from course_lib.models.gpt2 import GPT2
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
-from course_lib.pretrain.megatron_weights import MegatronSizes, gpt2_weights, model_sizes
 
 SHARD = 5_000_000_000  # maximum bytes of weights in one safetensors file
+# Maximum number of tensor ranks that the vocabulary of a merged checkpoint may have been padded for.
+PADDED_FOR = 8
+WORDS, POSITIONS = "embedding.word_embeddings.weight", "embedding.position_embeddings.weight"
+QKV = "self_attention.query_key_value"
+# Megatron's module → GPT-2's module, and the dimensions along which tensor-parallel ranks split weight and bias. With
+# None, every rank has the whole tensor.
+LAYER: dict[str, tuple[str, int | None, int | None]] = {
+    "input_layernorm": ("ln_1", None, None),
+    QKV: ("attn.c_attn", 0, 0),
+    "self_attention.dense": ("attn.c_proj", 1, None),
+    "post_attention_layernorm": ("ln_2", None, None),
+    "mlp.dense_h_to_4h": ("mlp.c_fc", 0, 0),
+    "mlp.dense_4h_to_h": ("mlp.c_proj", 1, None),
+}
+# Training arguments that change the model without changing the names of its weights, and the values that GPT-2 needs.
+NEEDED = {
+    "untie_embeddings_and_output_weights": False,
+    "swiglu": False,
+    "squared_relu": False,
+    "apply_layernorm_1p": False,
+    "apply_residual_connection_post_layernorm": False,
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +54,7 @@ class ConvertReport:
     """The result of a conversion."""
 
     target: Path
-    sizes: MegatronSizes
+    sizes: dict[str, int]
     activation: str
     dtype: str
     parameters: int
@@ -57,7 +78,7 @@ class ConvertReport:
             "{layers} layers × {hidden}, {heads} heads, vocabulary {padded} → {vocabulary}, {activation}, "
             "{parameters:,} parameters in {dtype}; from step {iteration}, tensor ranks: {tensor_parallel}, checkpoint "
             "version {checkpoint_version:g} → {target}",
-            **vars(self) | vars(self.sizes),
+            **vars(self) | self.sizes,
         )
         return f"{line}\n{note}".rstrip()
 
@@ -72,89 +93,160 @@ def convert(
     heads: int | None = None,
     vocab_size: int | None = None,
 ) -> ConvertReport:
-    """Convert a Megatron-DeepSpeed or Megatron-LM checkpoint to a Hugging Face GPT-2 folder.
+    """Convert a Megatron-DeepSpeed checkpoint to a Hugging Face GPT-2 folder.
 
     The tokenizer sets the bos, eos and pad ids and, unless `vocab_size` does, how many entries are kept. `dtype` None
     keeps the checkpoint's. `checkpoint_version` and `heads` are for checkpoints that do not record them.
     """
-    for source_folder in (checkpoint, tokenizer):
-        if source_folder:
-            require_other(source_folder, target)
+    for read_only in filter(None, (checkpoint, tokenizer)):
+        require_other(read_only, target)
     with atomic_folder(target) as folder:
         source = open_checkpoint(checkpoint)
         version = source.version if checkpoint_version is None else checkpoint_version
         if version not in (0, 1) and version < 2:
             raise UsageError(f"--checkpoint-version: {version:g} is not allowed; allowed: 0, 1, or 2 and above")
-        specials, entries = _tokenizer(tokenizer) if tokenizer else ({}, None)
-        sizes = model_sizes(source, heads, entries, vocab_size)
-        wanted = TORCH[dtype] if dtype else _dtype(source)
-        weights = ((name, value.to(wanted)) for name, value in gpt2_weights(source, sizes, version))
+        config = _config(source, heads)
+        entries = _use_tokenizer(config, tokenizer) if tokenizer else None
+        padded = config.vocab_size
+        config.vocab_size = _vocabulary(source, padded, entries, vocab_size)
+        # With Megatron's --embedding-weights-in-fp32, the layers have a narrower dtype than the embedding.
+        kinds = (value.dtype for value in source.ranks[0].values())
+        config.dtype = TORCH[dtype] if dtype else reduce(torch.promote_types, kinds)
+        weights = ((name, value.to(config.dtype)) for name, value in gpt2_weights(source, config, padded, version))
         parameters = weight_files.write(weights, folder, SHARD)
-        config = _config(source.args, sizes, specials, wanted)
         config.save_pretrained(folder)
         GenerationConfig.from_model_config(config).save_pretrained(folder)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, config.n_positions)
+        sizes = {
+            "hidden": config.n_embd, "heads": config.n_head, "inner": config.n_inner, "positions": config.n_positions,
+            "layers": config.n_layer, "padded": padded, "vocabulary": config.vocab_size,
+        }  # fmt: skip
         report = ConvertReport(
-            target, sizes, config.activation_function, torch_name(wanted), parameters,
-            len(source.ranks), version, source.iteration,
-            tokenizer.name if tokenizer else None, specials.get("eos_token_id"),
+            target, sizes, config.activation_function, torch_name(config.dtype), parameters,
+            len(source.ranks), version, source.iteration, tokenizer.name if tokenizer else None, config.eos_token_id,
         )  # fmt: skip
-        write_json(
-            folder / "conversion.json", {"checkpoint": str(source.folder)} | asdict(report) | {"target": str(target)}
-        )
+        write_json(folder / "conversion.json", {"checkpoint": str(source.folder)} | asdict(report))
     return report
 
 
-def _activation(args: Namespace) -> str:
-    """Return the transformers name for the activation function used in Megatron training.
+def _config(source: Checkpoint, heads: int | None) -> GPT2Config:
+    """Return the configuration of a checkpoint, with all rows of its vocabulary and no special ids.
 
-    Megatron uses the tanh approximation for its fused bias+GELU and for `openai_gelu`, and the exact GELU otherwise.
+    Raises CourseError if GPT-2 has no place for what the checkpoint holds.
     """
+    args, ranks, first = source.args, len(source.ranks), source.ranks[0]
+    for name, needed in NEEDED.items():
+        if (value := getattr(args, name, needed)) != needed:
+            raise CourseError(f"{source.folder}: trained with {name}={value}, which GPT-2 has no place for")
+    numbers = [int(match[1]) for name in first if (match := re.match(r"layers\.(\d+)\.", name))]
+    layers = getattr(args, "num_layers", max(numbers, default=0) + 1)
+    wanted = {WORDS, POSITIONS, *(theirs for theirs, _, _ in _names(layers))}
+    for rank, state in enumerate(source.ranks):
+        extra, missing = sorted(state.keys() - wanted), sorted(wanted - state.keys())
+        if extra or missing:
+            problem = f"GPT-2 has no place for {', '.join(extra[:3])}" if extra else f"{', '.join(missing[:3])} missing"
+            raise CourseError(f"{source.folder}: tensor rank {rank}: {problem}")
+    (rows, hidden), positions = first[WORDS].shape, first[POSITIONS].shape[0]
+    recorded = getattr(args, "num_attention_heads", None)
+    heads = heads or recorded
+    if not heads or recorded not in (None, heads):
+        raise UsageError(f"--heads: {heads} is not allowed: the checkpoint records {recorded}; one of them must be set")
+    if hidden % heads or heads % ranks:
+        raise UsageError(
+            f"--heads: {heads} must divide the width {hidden} and be a multiple of the tensor ranks, {ranks}"
+        )
+    dropout = getattr(args, "hidden_dropout", 0.1)
+    # Megatron uses the tanh approximation for its fused bias+GELU and for `openai_gelu`, and the exact GELU otherwise.
     fused = getattr(args, "bias_gelu_fusion", True) and not getattr(args, "onnx_safe", False)
-    return "gelu_new" if fused or getattr(args, "openai_gelu", False) else "gelu"
-
-
-def _config(args: Namespace, sizes: MegatronSizes, specials: dict[str, int | None], dtype: torch.dtype) -> GPT2Config:
-    settings = {
-        "vocab_size": sizes.vocabulary,
-        "max_position_embeddings": sizes.positions,
-        "hidden_size": sizes.hidden,
-        "num_layers": sizes.layers,
-        "num_attention_heads": sizes.heads,
-        "ffn_hidden_size": sizes.inner,
-        "hidden_dropout_prob": getattr(args, "hidden_dropout", 0.1),
-        "attention_probs_dropout_prob": getattr(args, "attention_dropout", 0.1),
-        "initializer_range": getattr(args, "init_method_std", 0.02),
-    }
     return GPT2Config(
-        **GPT2.renamed(settings),
-        activation_function=_activation(args),
+        vocab_size=rows * ranks,
+        n_positions=positions,
+        n_embd=hidden,
+        n_layer=layers,
+        n_head=heads,
+        n_inner=first["layers.0.mlp.dense_h_to_4h.weight"].shape[0] * ranks,
+        resid_pdrop=dropout,
+        embd_pdrop=dropout,
+        attn_pdrop=getattr(args, "attention_dropout", 0.1),
+        initializer_range=getattr(args, "init_method_std", 0.02),
+        activation_function="gelu_new" if fused or getattr(args, "openai_gelu", False) else "gelu",
         layer_norm_epsilon=getattr(args, "layernorm_epsilon", 1e-5),
-        dtype=dtype,
         architectures=["GPT2LMHeadModel"],
-        bos_token_id=specials.get("bos_token_id"),
-        eos_token_id=specials.get("eos_token_id"),
-        pad_token_id=specials.get("pad_token_id"),
+        bos_token_id=None,
+        eos_token_id=None,
     )
 
 
-def _dtype(source: Checkpoint) -> torch.dtype:
-    """Return a dtype that can represent every weight in the checkpoint.
-
-    With Megatron's --embedding-weights-in-fp32 option, the layers have a narrower dtype than the embedding.
-    """
-    kinds = {value.dtype for value in source.ranks[0].values()}
-    dtype = reduce(torch.promote_types, kinds)
-    if dtype not in NAMES:
-        raise CourseError(f"{source.folder}: weights in {dtype}; allowed: float32, bfloat16, float16")
-    return dtype
-
-
-def _tokenizer(folder: Path) -> tuple[dict[str, int | None], int]:
-    """Return a tokenizer's bos, eos and pad ids, and its number of entries (the largest id + 1)."""
-    if not folder.is_dir():
-        raise CourseError(f"{folder}: no such folder, expected a tokenizer")
+def _use_tokenizer(config: GPT2Config, folder: Path) -> int:
+    """Set the special ids to those of a tokenizer, and return its number of entries (the largest id + 1)."""
     loaded = load_tokenizer(folder)
-    ids = {name: getattr(loaded, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    return ids, 1 + max(loaded.get_vocab().values())
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        setattr(config, name, getattr(loaded, name))
+    return 1 + max(loaded.get_vocab().values())
+
+
+def _vocabulary(source: Checkpoint, padded: int, entries: int | None, vocab_size: int | None) -> int:
+    """Return how many of the `padded` rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all."""
+    kept = vocab_size or entries or padded
+    if not (entries or 1) <= kept <= padded:
+        raise UsageError(
+            f"--vocab-size: {kept} is not allowed: the tokenizer has {entries or 1} entries, the checkpoint {padded}"
+        )
+    # Megatron pads the rows to a multiple of this number and of the tensor ranks.
+    multiple = getattr(source.args, "make_vocab_size_divisible_by", 128)
+    if not vocab_size and padded - kept > multiple * max(len(source.ranks), PADDED_FOR):
+        raise UsageError(
+            f"--tokenizer: has {kept} entries, the checkpoint {padded}, more than padding explains; "
+            f"if it is the right one, give --vocab-size {kept}"
+        )
+    return kept
+
+
+def _names(layers: int) -> Iterator[tuple[str, str, int | None]]:
+    """Yield the Megatron name, the GPT-2 name and the split dimension of each weight except the embeddings."""
+    for index in range(layers):
+        for theirs, (ours, *split) in LAYER.items():
+            for kind, dim in zip(("weight", "bias"), split, strict=True):
+                yield f"layers.{index}.{theirs}.{kind}", f"transformer.h.{index}.{ours}.{kind}", dim
+    for kind in ("weight", "bias"):
+        yield f"final_layernorm.{kind}", f"transformer.ln_f.{kind}", None
+
+
+def gpt2_weights(
+    source: Checkpoint, config: GPT2Config, padded: int, version: float
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield each weight as (GPT-2 name, tensor), merged across ranks and in GPT-2's row and dimension order.
+
+    `version` is the checkpoint format version, which determines the row order in query_key_value.
+    """
+    hidden, inner, ranks = config.n_embd, config.n_inner, len(source.ranks)
+    matrices = {
+        QKV: (3 * hidden, hidden),
+        "self_attention.dense": (hidden, hidden),
+        "mlp.dense_h_to_4h": (inner, hidden),
+        "mlp.dense_4h_to_h": (hidden, inner),
+    }
+    yield "transformer.wte.weight", _merged(source, WORDS, 0, (padded, hidden))[: config.vocab_size]
+    yield "transformer.wpe.weight", _merged(source, POSITIONS, None, (config.n_positions, hidden))
+    for theirs, ours, dim in _names(config.n_layer):
+        module, kind = re.sub(r"^layers\.\d+\.", "", theirs).rsplit(".", 1)
+        size = matrices.get(module, (hidden,))[: 2 if kind == "weight" else 1]
+        value = _merged(source, theirs, dim, size)
+        if module == QKV:
+            # The order of the rows: rank, 3, row in version 0; row, 3 in version 1; head, 3, row since version 2.
+            order = (ranks, 3, -1) if version == 0 else (-1, 3) if version == 1 else (config.n_head, 3, -1)
+            value = value.unflatten(0, order).movedim(1, 0).reshape(size)
+        yield ours, value.t() if len(size) == 2 else value
+
+
+def _merged(source: Checkpoint, name: str, dim: int | None, size: tuple[int, ...]) -> torch.Tensor:
+    """Return one weight of shape `size`, merged from its ranks, which split it along the dimension `dim`, or not."""
+    values = [state[name] for state in source.ranks]
+    expected = tuple(n // len(values) if at == dim else n for at, n in enumerate(size))
+    for rank, value in enumerate(values):
+        if tuple(value.shape) != expected:
+            raise CourseError(
+                f"{source.folder}: {name} of rank {rank} has shape {tuple(value.shape)}, expected {expected}"
+            )
+    return values[0] if dim is None else torch.cat(values, dim)

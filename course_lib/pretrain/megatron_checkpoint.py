@@ -1,14 +1,13 @@
-"""Reader for GPT checkpoints of Megatron-DeepSpeed and Megatron-LM: the tensors of each tensor-parallel rank.
+"""Reader for the GPT checkpoints of Megatron-DeepSpeed: the tensors of each tensor-parallel rank.
 
-A checkpoint has one of three layouts:
+Two layouts are read:
 
 - One `layer_NN-model_RR-model_states.pt` per layer and rank, from DeepSpeed's pipeline engine. The number of the first
   layer differs between versions, so a file is identified by its content.
 - One `mp_rank_RR_model_states.pt` per rank, without a pipeline.
-- One `mp_rank_RR/model_optim_rng.pt` per rank, from Megatron-LM.
 
-Tensors are memory-mapped, so this module reads only their names and shapes. Checkpoints of ZeRO stage 3 and those with
-Megatron-LM's pipeline ranks have other files and are not read; Megatron's own tools merge them.
+Tensors are memory-mapped, so this module reads only their names and shapes. Checkpoints of ZeRO stage 3 and of
+Megatron-LM have other files and are not read.
 """
 
 import re
@@ -20,19 +19,14 @@ from typing import Any
 
 import torch
 
+from course_lib.checkpoints.deepspeed_shards import step_folder
 from course_lib.checkpoints.safe_load import safe_load
 from course_lib.errors import CourseError
 
 State = dict[str, torch.Tensor]
 LAYER_FILE = re.compile(r"layer_(\d+)(?:-model_(\d+))?-model_states\.pt")
-RANK_FILE = re.compile(r"mp_rank_(\d+)(?:_model_states\.pt|/model_optim_rng\.pt)")
-# Patterns for tensor names in other versions, and their replacements.
-RENAMED = (
-    (re.compile(r"^(language_model\.)?((encoder|transformer)\.)?"), ""),
-    (re.compile(r"^final_norm\."), "final_layernorm."),
-    (re.compile(r"\.attention\."), ".self_attention."),
-    (re.compile(r"\.(input|post_attention)_norm\."), r".\1_layernorm."),
-)
+RANK_FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
+PREFIX = re.compile(r"^(language_model\.)?((encoder|transformer)\.)?")
 # Buffers, and the copy of the embedding in the last pipeline stage.
 LEFT_OUT = re.compile(r"_extra_state$|rotary_emb\.inv_freq$|^word_embeddings_for_head\.")
 
@@ -49,85 +43,52 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a step folder, or the one that the tracker file in `path` names."""
+    """Open a step folder, or the one that the file `latest` in `path` names."""
     folder = step_folder(path)
-    files = {
-        int(match[1]): file
-        for file in sorted(folder.glob("mp_rank_*_model_states.pt")) or sorted(folder.glob("mp_rank_*/*.pt"))
-        if (match := RANK_FILE.fullmatch(str(file.relative_to(folder))))
-    }
-    if 0 not in files:
-        raise CourseError(
-            f"{folder}: no mp_rank_00 file; checkpoints of ZeRO stage 3, and Megatron-LM's with pipeline ranks, must "
-            "be merged by their own tools first"
-        )
-    loaded = {rank: safe_load(file) for rank, file in files.items()}
-    ranks = _from_layers(folder) or {rank: _from_module(files[rank], whole) for rank, whole in loaded.items()}
-    meta = loaded[0]
+    if folder is None:
+        raise CourseError(f"{path}: no Megatron-DeepSpeed checkpoint; allowed: global_stepN, or its parent")
+    files = _numbered(folder, RANK_FILE)
+    if not files:
+        raise CourseError(f"{folder}: no mp_rank_00_model_states.pt; DeepSpeed's own tools merge ZeRO stage 3")
+    loaded = {int(match[1]): safe_load(folder / match[0]) for match in files}
+    meta = loaded[min(loaded)]
     args = meta["args"] if isinstance(meta.get("args"), Namespace) else Namespace()
+    ranks = _from_layers(folder) or {rank: _tensors(whole.get("module") or {}) for rank, whole in loaded.items()}
     expected = getattr(args, "tensor_model_parallel_size", getattr(args, "model_parallel_size", len(ranks)))
     if sorted(ranks) != list(range(expected)):
         raise CourseError(f"{folder}: files of the tensor ranks {sorted(ranks)}; expected: 0 to {expected - 1}")
     # Megatron also treats a missing version as 0.
-    version, iteration = (meta.get(name, 0) for name in ("checkpoint_version", "iteration"))
-    if not isinstance(version, int | float) or not isinstance(iteration, int):
-        raise CourseError(f"{files[0]}: checkpoint_version {version!r}, iteration {iteration!r}; allowed: numbers")
+    version, iteration = meta.get("checkpoint_version", 0), meta.get("iteration", 0)
     return Checkpoint(folder, args, float(version), iteration, [ranks[rank] for rank in range(expected)])
-
-
-def step_folder(path: Path) -> Path:
-    """Return the step folder: `path` itself, or the folder that its tracker file names."""
-    if any(path.glob("*mp_rank_*")):
-        return path
-    for tracker, prefix in (("latest", ""), ("latest_checkpointed_iteration.txt", "iter_")):
-        if (path / tracker).is_file():
-            named = (path / tracker).read_text(encoding="utf8", errors="replace").strip()
-            step = path / (f"{prefix}{int(named):07d}" if prefix and named.isdecimal() else Path(named).name)
-            if named and step.is_dir():
-                return step
-            raise CourseError(f"{path / tracker}: names {step.name!r}, which is not there")
-    raise CourseError(f"{path}: no Megatron checkpoint; allowed: a folder with mp_rank_* files, or with `latest`")
 
 
 def _from_layers(folder: Path) -> dict[int, State]:
     """Return the tensors of each rank from the pipeline engine's layer files; empty if there are none."""
-    matches = [match for path in folder.iterdir() if (match := LAYER_FILE.fullmatch(path.name))]
-    files = sorted((int(match[1]), int(match[2] or 0), match[0]) for match in matches)
     ranks: dict[int, State] = {}
     first = None
-    for number, rank, name in files:
-        state = safe_load(folder / name)
+    for match in _numbered(folder, LAYER_FILE):
+        state = safe_load(folder / match[0])
         if "word_embeddings.weight" in state:
             part = "embedding"
         elif state.keys() <= {"weight", "bias"}:
             part = "final_layernorm"
         else:
-            first = number if first is None else first
-            part = f"layers.{number - first}"
-        held, tensors = ranks.setdefault(rank, {}), _tensors({part: state})
-        if held.keys() & tensors:
-            raise CourseError(f"{folder / name}: a second {part}; is it an untied output head?")
-        held |= tensors
+            first = int(match[1]) if first is None else first
+            part = f"layers.{int(match[1]) - first}"
+        ranks.setdefault(int(match[2] or 0), {}).update(_tensors({part: state}))
     return ranks
 
 
-def _from_module(file: Path, whole: dict[str, Any]) -> State:
-    """Return the tensors of one rank from its whole-model file."""
-    module = whole.get("module") or whole.get("model")
-    if not isinstance(module, dict):
-        raise CourseError(f"{file}: no weights under `module` or `model`")
-    return _tensors(module)
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    """Return the matches of a pattern with the names of the files in a folder, in the order of their first number."""
+    matches = [match for path in folder.iterdir() if (match := pattern.fullmatch(path.name))]
+    return sorted(matches, key=lambda match: int(match[1]))
 
 
 def _tensors(tree: dict[str, Any]) -> State:
-    """Return the tensors of a nested dict under their current names."""
-    state = {}
-    for name, value in _flat(tree):
-        for pattern, replacement in RENAMED:
-            name = pattern.sub(replacement, name)
-        if isinstance(value, torch.Tensor) and not LEFT_OUT.search(name):
-            state[name] = value
-    return state
+    """Return the tensors of a nested dict under the names of Megatron-DeepSpeed's layer files."""
+    named = {PREFIX.sub("", name).replace(".attention.", ".self_attention."): value for name, value in _flat(tree)}
+    return {name: value for name, value in named.items() if torch.is_tensor(value) and not LEFT_OUT.search(name)}
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

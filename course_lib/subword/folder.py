@@ -3,14 +3,14 @@
 `preparation.json` records how the training text was prepared, so that later text is prepared in the same way.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders
 
 from course_lib.errors import CourseError
+from course_lib.files import read_json, write_json
 from course_lib.japanese.marks import CUT, NEWLINE, REPLACEMENTS, mark
 from course_lib.subword.config import BEGIN, END, UNKNOWN
 
@@ -34,11 +34,7 @@ class Codec:
     preparation: Preparation
 
     def prepare(self, text: str) -> str:
-        """Return the text normalized, and also segmented and marked if the tokenizer was trained on such text.
-
-        Marked text is one line, with ␛n for each line break. The first word after it has a space before it, like any
-        other word; the ␛n has none, because sentencepiece would spend a token on it.
-        """
+        """Return the text normalized, and also segmented and marked if the tokenizer was trained on such text."""
         # Imported here, because training needs neither of them and they use 1 MB of memory.
         from course_lib.japanese import normalize, segment
 
@@ -48,6 +44,8 @@ class Codec:
         text = segment(text, self.preparation.marked)
         if not self.preparation.marked:
             return text
+        # One line, with ␛n for each line break. The first word after it has a space before it, like any other word; the
+        # ␛n has none, because sentencepiece would spend a token on it.
         first, *others = text.split("\n")
         return NEWLINE.join([first, *(f" {line}" if line else "" for line in others)])
 
@@ -65,24 +63,32 @@ class Codec:
 
 
 def load(folder: Path) -> Codec:
-    """Load a tokenizer folder as a Codec. Raises CourseError if the folder was not written by this library."""
+    """Load a tokenizer folder of the course as a Codec."""
+    return Codec(load_tokenizer(folder), Preparation(**read_json(folder / "preparation.json")))
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Return the tokenizer of any folder with a tokenizer.json."""
     try:
-        preparation = Preparation(**json.loads((folder / "preparation.json").read_text(encoding="utf8")))
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
     # `tokenizers` raises plain Exception.
     except Exception as error:
-        raise CourseError(f"{folder}: not a tokenizer folder of the course: {error}") from error
-    if preparation.marked:
-        # Replace the stored decoder, because earlier versions stored one that shows marks that are cut in two.
-        byte_fallback = tokenizer.token_to_id("<0x00>") is not None
-        word_mark = WORD if isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Metaspace) else ""
-        tokenizer.decoder = lossless_decoder(byte_fallback, word_mark)
-    return Codec(tokenizer, preparation)
+        raise CourseError(f"{folder}: not a tokenizer folder, no tokenizer.json that can be read: {error}") from None
+
+
+def special_id(folder: Path, tokenizer: Tokenizer, key: str) -> int | None:
+    """Return the id of the special token that tokenizer_config.json lists under `key`, or None if there is none."""
+    settings = folder / "tokenizer_config.json"
+    name = read_json(settings).get(key) if settings.exists() else None
+    content = name.get("content") if isinstance(name, dict) else name
+    return tokenizer.token_to_id(content) if isinstance(content, str) else None
 
 
 def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
     """Write tokenizer.json, tokenizer_config.json and preparation.json to an existing folder."""
-    config: dict[str, Any] = {
+    tokenizer.save(str(folder / "tokenizer.json"))
+    write_json(folder / "preparation.json", asdict(preparation))
+    config = {
         "unk_token": UNKNOWN,
         "bos_token": BEGIN,
         "eos_token": END,
@@ -93,19 +99,15 @@ def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
         "padding_side": "right",
         "model_max_length": 1024,
     }
-    tokenizer.save(str(folder / "tokenizer.json"))
-    for name, content in {"tokenizer_config.json": config, "preparation.json": asdict(preparation)}.items():
-        (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
+    write_json(folder / "tokenizer_config.json", config)
 
 
 def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
-    """Return a decoder that restores the text before segmentation.
+    """Return a decoder that joins the tokens and restores the text before segmentation.
 
-    The decoder joins the tokens and then undoes the marks in the order of `japanese.marks.unmark`. If a ␛ has lost its
-    letter, because the text is cut or a model made a mistake, it is dropped before ␛e is replaced with a literal ␛.
-
-    If `byte_fallback` is true, byte tokens are first joined into characters. `word_mark` is sentencepiece's ▁ if the
-    tokens contain it; it stands for a space added by the segmenter and is removed.
+    The marks are undone in the order of `japanese.marks.unmark`. A ␛ without its letter, because the text is cut or a
+    model made a mistake, is dropped. `byte_fallback`: byte tokens are first joined into characters. `word_mark` is
+    sentencepiece's ▁ if the tokens contain it; it stands for a space added by the segmenter and is removed.
     """
     *others, escape = REPLACEMENTS
     replacements: list[tuple[Any, str]] = [*([(word_mark, "")] if word_mark else []), *others, (Regex(CUT), ""), escape]

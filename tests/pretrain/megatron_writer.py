@@ -1,4 +1,4 @@
-"""Writes a GPT-2 as Megatron-DeepSpeed and Megatron-LM would have saved it: the inverse of course_lib.pretrain.megatron."""
+"""Writes a GPT-2 as Megatron-DeepSpeed would have saved it: the inverse of course_lib.pretrain.megatron."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -64,23 +64,12 @@ def pipeline(source: GPT2LMHeadModel, save: Path, ranks: int = 1, numbering: str
 
 
 def whole(source: GPT2LMHeadModel, save: Path, ranks: int = 1, version: float | None = 3.0, **changes: Any) -> Path:
-    """One file per rank, as --no-pipeline-parallel saves."""
+    """One file per rank, as --no-pipeline-parallel saves; in version 0, with the names of that time."""
     folder = _step(save)
     for rank in range(ranks):
-        module = _nested(source, rank, ranks, version or 0, "encoder")
+        module = _nested(source, rank, ranks, version or 0)
         _meta(folder / f"mp_rank_{rank:02d}_model_states.pt", source, ranks, version, changes, module=module)
     return folder
-
-
-def megatron_lm(source: GPT2LMHeadModel, save: Path, ranks: int = 1) -> Path:
-    """As the first Megatron-LM saved: no arguments, no version, the old names, PyTorch's format before 1.6."""
-    for rank in range(ranks):
-        nested = _nested(source, rank, ranks, 0, "transformer")
-        file = save / "iter_0000007" / f"mp_rank_{rank:02d}" / "model_optim_rng.pt"
-        file.parent.mkdir(parents=True)
-        torch.save({"iteration": 7, "model": nested}, file, _use_new_zipfile_serialization=False)
-    (save / "latest_checkpointed_iteration.txt").write_text("7")
-    return save
 
 
 def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tuple[State, list[State], State]:
@@ -130,14 +119,14 @@ def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tup
     return embedding, [layer(index) for index in range(source.config.n_layer)], final
 
 
-def _nested(source: GPT2LMHeadModel, rank: int, ranks: int, version: float, encoder: str) -> dict[str, Any]:
+def _nested(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> dict[str, Any]:
     embedding, layers, final = parts(source, rank, ranks, version)
     inner = {f"layers.{index}.{name}": value for index, state in enumerate(layers) for name, value in state.items()}
     inner |= {f"final_layernorm.{name}": value for name, value in final.items()}
-    if encoder == "transformer":
+    if not version:
         inner = {name.replace("self_attention.", "attention."): value for name, value in inner.items()}
     nested = {name.split(".")[0]: {"weight": value} for name, value in embedding.items()}
-    return {"language_model": {"embedding": nested, encoder: inner}}
+    return {"language_model": {"embedding": nested, "encoder" if version else "transformer": inner}}
 
 
 def _step(save: Path) -> Path:

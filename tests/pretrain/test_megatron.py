@@ -6,7 +6,6 @@ import pytest
 import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.megatron import convert
-from course_lib.pretrain.megatron_checkpoint import step_folder
 from course_lib.subword import folder as tokenizer_folder
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2LMHeadModel
@@ -69,14 +68,13 @@ def test_back_bit_for_bit(model, tokenizer, tmp_path, ranks, form, version):
     assert report.parameters == model.num_parameters()
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_megatron_lm_without_arguments(model, tmp_path, ranks):
-    save = writer.megatron_lm(model, tmp_path / "save", ranks)
+def test_heads_are_given_if_the_checkpoint_has_no_arguments(model, tmp_path):
+    step = writer.whole(model, tmp_path / "save")
+    _edit(step / META, {"args": None})
     with pytest.raises(UsageError, match="heads"):
-        convert(save, tmp_path / "out")
-    report = convert(save, tmp_path / "out", heads=4, vocab_size=300)
+        convert(step, tmp_path / "out")
+    convert(step, tmp_path / "out", heads=4, vocab_size=300)
     _same(tmp_path / "out", model)
-    assert report.iteration == 7
 
 
 def test_layers_beyond_nine_stay_in_order(tmp_path):
@@ -142,14 +140,14 @@ def test_given_version_wins(model, tmp_path):
 
 def test_vocabulary(model, tokenizer, tmp_path):
     step = writer.pipeline(model, tmp_path / "save")
-    assert convert(step, tmp_path / "padded").sizes.vocabulary == 384
+    assert convert(step, tmp_path / "padded").sizes["vocabulary"] == 384
     with pytest.raises(UsageError, match="--vocab-size"):
         convert(step, tmp_path / "out", tokenizer, vocab_size=290)
     wide = writer.pipeline(writer.model(vocab_size=1500), tmp_path / "wide")
     with pytest.raises(UsageError, match="--vocab-size 300"):
         convert(wide, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
-    assert convert(wide, tmp_path / "out", tokenizer, vocab_size=300).sizes.vocabulary == 300
+    assert convert(wide, tmp_path / "out", tokenizer, vocab_size=300).sizes["vocabulary"] == 300
 
 
 def test_a_product_is_replaced_and_the_tokenizer_is_not(model, tokenizer, tmp_path):
@@ -166,41 +164,30 @@ def test_a_product_is_replaced_and_the_tokenizer_is_not(model, tokenizer, tmp_pa
 
 def test_which_step(model, tmp_path):
     save = tmp_path / "save"
-    step = writer.pipeline(model, save)
-    assert step_folder(step) == step_folder(save) == step
+    writer.pipeline(model, save)
+    convert(save, tmp_path / "out", vocab_size=300)
+    _same(tmp_path / "out", model)
     (save / "latest").write_text("global_step300")
     with pytest.raises(CourseError, match="global_step300"):
-        step_folder(save)
-    (save / "latest").unlink()
-    with pytest.raises(CourseError, match="no Megatron checkpoint"):
         convert(save, tmp_path / "out")
-    (tmp_path / "other" / "mp_rank_00_000").mkdir(parents=True)
-    with pytest.raises(CourseError, match="pipeline ranks"):
-        convert(tmp_path / "other", tmp_path / "out")
+    with pytest.raises(CourseError, match="no Megatron-DeepSpeed checkpoint"):
+        convert(tmp_path / "out", tmp_path / "other")
 
 
-@pytest.mark.parametrize(
-    ("said", "feature"),
-    [
-        ({"untie_embeddings_and_output_weights": True}, "an untied output head"),
-        ({"use_rotary_position_embeddings": True}, "rotary positions"),
-        ({"swiglu": True}, "SwiGLU"),
-        ({"num_key_value_heads": 2}, "grouped-query attention"),
-    ],
-)
-def test_features_refused_by_the_arguments(model, tmp_path, said, feature):
-    with pytest.raises(CourseError, match=f"global_step100: trained with {feature}, which GPT-2"):
-        convert(writer.pipeline(model, tmp_path / "save", **said), tmp_path / "out")
+@pytest.mark.parametrize("feature", ["untie_embeddings_and_output_weights", "swiglu", "squared_relu"])
+def test_features_refused_by_the_arguments(model, tmp_path, feature):
+    with pytest.raises(CourseError, match=f"global_step100: trained with {feature}=True, which GPT-2"):
+        convert(writer.pipeline(model, tmp_path / "save", **{feature: True}), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("file", "changes", "message"),
     [
-        (EMBEDDING, {"position_embeddings.weight": None}, "no learned positions"),
+        (EMBEDDING, {"position_embeddings.weight": None}, "position_embeddings.weight missing"),
         (EMBEDDING, {"word_embeddings.norm.weight": torch.ones(16)}, "no place for embedding.word_embeddings.norm"),
         (LAYER, {"mlp.dense_h_to_4h.weight": torch.ones(48, 16)}, r"has shape \(48, 16\), expected \(24, 16\)"),
-        (LAYER, {"input_layernorm.bias": None}, "input_layernorm.bias missing.*RMSNorm"),
+        (LAYER, {"input_layernorm.bias": None}, "input_layernorm.bias missing"),
     ],
 )
 def test_what_a_layer_file_must_hold(model, tmp_path, file, changes, message):
@@ -225,9 +212,9 @@ def test_missing_layer_files(model, tmp_path):
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (None, "no weights under `module`"),
-        ({"language_model": {"output_layer": {"weight": torch.ones(1)}}}, "an untied output head"),
-        ({"decoder.layers.0.self_attention.linear_qkv.weight": torch.ones(1)}, "Megatron-Core's names"),
+        (None, "position_embeddings.weight, embedding.word_embeddings.weight, .* missing"),
+        ({"language_model": {"output_layer": {"weight": torch.ones(1)}}}, "no place for output_layer.weight"),
+        ({"decoder.layers.0.self_attention.linear_qkv.weight": torch.ones(1)}, "no place for decoder.layers.0"),
     ],
 )
 def test_what_a_whole_file_must_hold(model, tmp_path, module, message):

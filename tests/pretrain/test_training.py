@@ -209,7 +209,8 @@ def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path
     groups = [{"params": [p for n, p in named if decays(n)], "weight_decay": 0.1},
               {"params": [p for n, p in named if not decays(n)], "weight_decay": 0.0}]  # fmt: skip
     optimizer = torch.optim.AdamW(groups, 1e-2, (0.9, 0.999), 1e-8)
-    samples = data.train_set(chosen, data.open_splits(chosen.data, VOCABULARY), STEPS * 8)
+    samples = data.dataset(chosen, data.open_splits(chosen.data, VOCABULARY).train, STEPS * 8)
+    assert samples
     losses = []
     for step in range(1, STEPS + 1):
         tokens = torch.from_numpy(np.stack([samples[i] for i in range((step - 1) * 8, step * 8)]))
@@ -335,7 +336,7 @@ def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
     assert all(
         torch.equal(tensor, model.state_dict()[name.replace("embed_out", "lm_head")]) for name, tensor in before.items()
     )
-    test = data.held_out_set(chosen, data.open_splits(chosen.data, VOCABULARY).test)
+    test = data.dataset(chosen, data.open_splits(chosen.data, VOCABULARY).test)
     assert test
     tokens = torch.from_numpy(np.stack([test[i] for i in range(len(test) // 4 * 4)]))
     with torch.no_grad():
