@@ -51,10 +51,7 @@ def open_splits(data: DataConfig, vocab_size: int) -> Splits:
 
 
 def spread(corpus: Indexed, tokens: int) -> list[Array]:
-    """Return evenly spaced sequences of a corpus with about `tokens` tokens in all; all of them if it has no more.
-
-    A sequence of more than `tokens` tokens is cut.
-    """
+    """Return evenly spaced sequences of a corpus, each cut to `tokens` tokens, with about as many in all."""
     step = max(-(-int(corpus.sizes.sum(dtype=np.int64)) // tokens), 1)
     return [corpus.get(i, 0, min(int(corpus.sizes[i]), tokens)) for i in range(0, len(corpus.sizes), step)]
 
@@ -75,10 +72,7 @@ def special_ids(settings: PretrainConfig) -> tuple[int, int]:
 
 
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
-    """Return the number of optimizer steps in a run: max_steps, or the complete steps in train_tokens or the epochs.
-
-    `tokens` is the number of training tokens in one epoch.
-    """
+    """Return the optimizer steps of a run whose epoch has `tokens` tokens: max_steps, or those of its length."""
     engine, length = settings.engine, settings.data.seq_length
     if tokens <= length:
         raise CourseError(
@@ -109,7 +103,7 @@ def dataset(settings: PretrainConfig, part: Concatenated, samples: int | None = 
 
 
 def fingerprint(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:
-    """Return counts and checksums for data.json by file name; of a .bin file, only LOOKED_AT tokens at each end count."""
+    """Return counts and checksums for data.json by file name; of a .bin file, LOOKED_AT tokens at each end count."""
     fingerprints = {}
     for prefix in inputs:
         corpus = IndexedDataset(prefix)

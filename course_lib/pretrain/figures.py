@@ -4,20 +4,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
 
 def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, unigram: float | None = None) -> Any:
-    """Plot the training and held-out loss of a log over steps, with lines at the losses of two baselines.
-
-    These are ln V, for a uniform guess, and the loss of the unigram distribution [nats per token].
-    """
+    """Plot the losses of a log, with lines at ln V, for a guess, and at the unigram's loss [nats per token]."""
     figure, axis = subplots()
-    for kind, name, colour, marker in (
-        ("train", tr("training"), AFTER, None),
-        ("eval", tr("held out"), COLOURS[1], "o"),
-    ):
+    kinds = (("train", tr("training"), AFTER, None), ("eval", tr("held out"), COLOURS[1], "o"))
+    for kind, name, colour, marker in kinds:
         entries = [entry for entry in log if entry["kind"] == kind]
         steps, losses = [entry["step"] for entry in entries], [entry["loss"] for entry in entries]
         axis.plot(steps, losses, color=colour, marker=marker)
@@ -28,7 +25,6 @@ def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, 
     for (height, name), style in zip(heights, (":", "--"), strict=True):
         if height:
             axis.axhline(height, color=BEFORE, linestyle=style)
-            # Labels stand above their lines at the right end, where the curves are far below.
             axis.annotate(f"{name} = {height:.2f}", (1, height), xycoords=axis.get_yaxis_transform(), xytext=(0, 2),
                           textcoords="offset points", color=BEFORE, ha="right", va="bottom")  # fmt: skip
     axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
@@ -40,24 +36,17 @@ def resumed_curve(
 ) -> Any:
     """Plot the training loss of a run that was killed and resumed over that of the same run without a break."""
     figure, axis = subplots(height=3.0)
-    axis.plot(*_points(unbroken), color="#cccccc", linewidth=7, label=tr("without a break"))
-    axis.plot(
-        *_points(before),
-        color=COLOURS[1],
-        marker="o",
-        markersize=9,
-        markerfacecolor="none",
-        label=tr("until it was killed"),
-    )
-    axis.plot(*_points(after), color=AFTER, marker="o", markersize=4, label=tr("resumed"))
+    for log, style in (
+        (unbroken, {"color": "#cccccc", "linewidth": 7, "label": tr("without a break")}),
+        (before, {"color": COLOURS[1], "marker": "o", "markersize": 9, "markerfacecolor": "none",
+                  "label": tr("until it was killed")}),
+        (after, {"color": AFTER, "marker": "o", "markersize": 4, "label": tr("resumed")}),
+    ):  # fmt: skip
+        axis.plot([entry["step"] for entry in log], [entry["loss"] for entry in log], **style)
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
     axis.legend(frameon=False)
     return figure
-
-
-def _points(log: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[float]]:
-    return [entry["step"] for entry in log], [entry["loss"] for entry in log]
 
 
 def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
@@ -74,11 +63,11 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
     """Plot the memory use of one GPU by part, as a stacked bar for each case, and lines for the memory of cards."""
     figure, axis = subplots(height=0.9 + 0.45 * len(bars))
     parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
-    left = dict.fromkeys(bars, 0.0)
+    left = np.zeros(len(bars))
     for part, colour in zip(parts, (*COLOURS, "#c9b458", "#4f4f4f"), strict=False):
-        widths = [bars[name].get(part, 0) / 1e9 for name in bars]
-        axis.barh([tr(name) for name in bars], widths, left=list(left.values()), label=tr(part), color=colour)
-        left = {name: left[name] + width for name, width in zip(bars, widths, strict=True)}
+        widths = [bar.get(part, 0) / 1e9 for bar in bars.values()]
+        axis.barh([tr(name) for name in bars], widths, left=left, label=tr(part), color=colour)
+        left += widths
     for card in cards:
         axis.axvline(card / 1e9, color=BEFORE, linestyle="--", linewidth=1)
         axis.text(card / 1e9, -0.62, f" {card / 1e9:.0f} GB", color=BEFORE, fontsize=8, ha="left")
@@ -89,12 +78,9 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
 
 
 def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
-    """Draw what each rank holds under ZeRO, with one panel per stage, and the bytes per parameter in 16-bit training.
-
-    `rows` lists the sharded parts for each stage. Every rank holds a full copy of the other parts.
-    """
+    """Draw what each rank holds under ZeRO: a panel per stage, whose parts in `rows` are sharded, the others copied."""
     figure, axes = subplots(len(rows), height=2.6, width=10.0)
-    kinds = (mark("weights"), mark("gradients"), mark("optimizer states"))
+    kinds = {mark("weights"): 2, mark("gradients"): 2, mark("optimizer states"): 12}
     for axis, (stage, sharded) in zip(axes, rows.items(), strict=True):
         for row, kind in enumerate(kinds):
             for rank in range(ranks):
@@ -103,9 +89,7 @@ def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
                 axis.barh(row, 0.9, left=rank, fill=False, edgecolor=BEFORE, linewidth=0.6)
         axis.set_title(tr(stage))
         axis.set_xticks([rank + 0.45 for rank in range(ranks)], [tr("rank {rank}", rank=rank) for rank in range(ranks)])
-        labels = [
-            tr("{kind}\n{size} bytes", kind=tr(kind), size=size) for kind, size in zip(kinds, (2, 2, 12), strict=True)
-        ]
+        labels = [tr("{kind}\n{size} bytes", kind=tr(kind), size=size) for kind, size in kinds.items()]
         axis.set_yticks(range(len(kinds)), labels if axis is axes[0] else [""] * len(kinds))
         axis.invert_yaxis()
     return figure

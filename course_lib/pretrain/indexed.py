@@ -21,12 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_write, behind_links, require_file, require_other, require_replaceable
+from course_lib.files import atomic_write, behind_links, require_file, require_other
 
 Array = npt.NDArray[Any]
 
 MAGIC, VERSION = b"MMIDIDX\0\0", 1
-LEGACY = b"TNTIDX\0\0"  # magic number of the `lazy` and `cached` formats in older Megatron versions
 HEADER = struct.Struct("<9sQBQQ")
 # Data types by code. Codes 6 and 7 are floating-point types, which cannot hold tokens.
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
@@ -54,23 +53,16 @@ def files_of(prefix: Path) -> tuple[Path, Path]:
 
 
 class IndexedWriter(AbstractContextManager["IndexedWriter"]):
-    """Context manager that writes PREFIX.bin and PREFIX.idx, which appear only when the block exits without an error.
-
-    Memory use is 4 bytes per sequence and 1 byte per document, plus the data from one append.
-    """
+    """Context manager that writes PREFIX.bin and PREFIX.idx, which appear when the block exits without an error."""
 
     def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
-        self.prefix, self.dtype = prefix, dtype
+        self.dtype = dtype
         self._sizes: list[Array] = []
         self._counts: list[Array] = []  # number of sequences in each document
+        self._product = self._whole(*files_of(prefix))
 
     def append(self, ids: Array, sizes: Array) -> None:
-        """Add documents that have one sequence each.
-
-        Args:
-            ids: token ids of all documents, concatenated.
-            sizes: number of tokens in each document; 0 adds a document without a sequence.
-        """
+        """Add documents from their concatenated ids and sizes [tokens]; a document of 0 tokens has no sequence."""
         sizes = np.asarray(sizes, "<i4")
         if ids.dtype != self.dtype or len(ids) != sizes.sum(dtype=np.int64):
             raise ValueError(f"{len(ids)} ids of {ids.dtype} for sizes of {sizes.sum()} tokens of {self.dtype}")
@@ -86,7 +78,6 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
         self._counts.append(np.diff(dataset.documents).astype("<i4"))
 
     def __enter__(self) -> "IndexedWriter":
-        self._product = self._whole()
         self._product.__enter__()
         return self
 
@@ -94,10 +85,7 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
         return self._product.__exit__(*error)
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
-        data_path, index_path = files_of(self.prefix)
-        for path in (data_path, index_path):
-            require_replaceable(path)
+    def _whole(self, data_path: Path, index_path: Path) -> Iterator[None]:
         with atomic_write(index_path) as index, atomic_write(data_path) as self._data:
             yield
             _write_index(index, self.dtype, self._sizes, self._counts)
@@ -226,10 +214,7 @@ class _Index(NamedTuple):
 
 
 def _read_index(prefix: Path, each: bool = True) -> _Index:
-    """Return the memory-mapped index of a token file, after checking it against the .bin file.
-
-    If `each` is true, every pointer and document is checked as well.
-    """
+    """Return the memory-mapped index of a token file, checked against the .bin file and, if `each`, entry by entry."""
     data_path, path = files_of(prefix)
     dtype, sequences = _read_header(path)
     content = _mapped(path, np.dtype("u1"))[HEADER.size :]
@@ -242,12 +227,11 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
         sound = _follow(pointers, sizes, dtype.itemsize) and np.all(documents[1:] >= documents[:-1])
     if not sound:
         raise CourseError(f"{path}: broken: its sizes, pointers and documents do not add up")
-    size = data_path.stat().st_size if data_path.is_file() else -1
+    size = require_file(data_path).stat().st_size if tokens else 0
     uncounted = size > tokens * dtype.itemsize
     eods = np.count_nonzero(np.diff(documents)) if uncounted else 0
     if size != (tokens + eods) * dtype.itemsize:
-        found = "no such file" if size < 0 else f"{size} bytes"
-        raise CourseError(f"{data_path}: {found}, but {path.name} describes {tokens * dtype.itemsize} bytes")
+        raise CourseError(f"{data_path}: {size} bytes, but {path.name} describes {tokens * dtype.itemsize} bytes")
     return _Index(dtype, sizes, pointers, documents, uncounted)
 
 
@@ -266,22 +250,13 @@ def _read_header(path: Path) -> tuple[np.dtype[Any], int]:
     size = require_file(path).stat().st_size
     with path.open("rb") as file:
         start = file.read(HEADER.size)
-    if start.startswith(LEGACY):
-        raise CourseError(f"{path}: an index of Megatron's older lazy/cached format (TNTIDX); tokenize the text again")
     if not start.startswith(MAGIC) or len(start) < HEADER.size:
         raise CourseError(f"{path}: not a Megatron index, or truncated: {size} bytes that start with {start[:9]!r}")
     _, version, code, sequences, entries = HEADER.unpack(start)
     if version != VERSION or code not in DTYPES:
-        raise CourseError(
-            f"{path}: format version {version}, dtype code {code}; "
-            f"allowed: version {VERSION}, integer types {', '.join(map(str, DTYPES))}"
-        )
-    expected = HEADER.size + 12 * sequences + 8 * entries
-    if size != expected or not entries:
-        raise CourseError(
-            f"{path}: truncated or broken: {size} bytes, but {sequences} sequences and {entries} document entries "
-            f"make {expected}"
-        )
+        raise CourseError(f"{path}: version {version}, dtype code {code}; allowed: {VERSION} and {list(DTYPES)}")
+    if not entries or size != HEADER.size + 12 * sequences + 8 * entries:
+        raise CourseError(f"{path}: truncated or broken: {size} bytes for {sequences} sequences, {entries} entries")
     return np.dtype(DTYPES[code]), sequences
 
 

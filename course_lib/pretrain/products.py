@@ -16,8 +16,7 @@ from course_lib.workspace.products import Product
 TEXTS = (japanese.WIKIPEDIA, japanese.WEBTEXT)
 # Modules whose changes make token files stale.
 ENCODING = ("pretrain/encode.py", "pretrain/indexed.py")
-# Contains one folder per run. Runs are kept, so that interrupted training can resume and checkpoints from earlier
-# settings are not lost.
+# One folder per run. Runs are kept, so that interrupted training resumes and earlier checkpoints are not lost.
 RUNS = "pretrain/runs"
 
 
@@ -39,11 +38,7 @@ def _tokenize(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any
 
 
 def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
-    """Return the settings with data.input and data.tokenizer set from `inputs`.
-
-    `inputs` are one or more folders with token files, followed by a tokenizer folder. Raises UsageError if either
-    setting is already set.
-    """
+    """Return the settings with the token files and the tokenizer of `inputs`, of which the tokenizer is the last."""
     if settings.data.input or settings.data.tokenizer:
         raise UsageError("data.input, data.tokenizer: only one is set; give both, or neither for the profile's own")
     *tokens, tokenizer = inputs
@@ -53,10 +48,7 @@ def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
 
 
 def train(folder: Path, inputs: list[Path], settings: PretrainConfig) -> dict[str, Any]:
-    """Train a model, add model/ and the run log to a product folder, and return the product's counts.
-
-    `inputs` are passed to `with_products`.
-    """
+    """Train a model, add model/ and the run log to a product folder, and return the product's counts."""
     from course_lib.pretrain.export import export
     from course_lib.pretrain.gpt2 import Gpt2
     from course_lib.training import run_product
@@ -68,11 +60,9 @@ def train(folder: Path, inputs: list[Path], settings: PretrainConfig) -> dict[st
     return run_product.fill(folder, Gpt2(with_products(settings, *inputs)), RUNS, write_model)
 
 
-# A .bin and an .idx file for each text.
 TOKENS = Product(
     "pretrain/tokens", build=_tokenize, settings={"append_eod": True}, inputs=(*TEXTS, subword.BPE), code=ENCODING
 )
-# The trained model and its run log.
 GPT2 = Product("pretrain/gpt2", build=train, settings=recipe_settings, inputs=(TOKENS, subword.BPE))
 
 
@@ -82,8 +72,5 @@ def products() -> list[Product]:
 
 
 def run_settings() -> PretrainConfig:
-    """Return the settings of the run that trains GPT2, with the profile's token files and tokenizer.
-
-    Both are built first if necessary.
-    """
+    """Return the settings of the run that trains GPT2, with the profile's token files and tokenizer."""
     return with_products(recipe_settings(), TOKENS.path(), subword.BPE.path())

@@ -2,8 +2,7 @@
 
 The documents are shuffled and read as one token stream, which is cut into samples of seq_length + 1 tokens. The last
 token of a sample is the first of the next, so that every token except the first is predicted once. Finally, the samples
-are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`). gpt2.py creates
-batches, labels and the loss mask.
+are shuffled. The indices equal those of megatron-core 0.9 (`GPTDataset`, `build_sample_idx`).
 """
 
 import hashlib
@@ -62,12 +61,9 @@ class Concatenated:
 def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
     """Return the contiguous ranges of sequences for training, validation and test, in file order.
 
-    The boundaries are round(cumulative share · sequences), as in megatron-core. Megatron-DeepSpeed instead rounds each
-    share and shifts all boundaries by the rounding error. With the default shares and 10 sequences, Megatron-DeepSpeed
-    trains on 10 of them and megatron-core on 9.
-
-    `split` contains one to three shares separated by commas or slashes, such as "949,50,1". A part without sequences is
-    an empty range. Raises UsageError if the shares are not one to three non-negative numbers with a positive sum.
+    `split` contains one to three shares separated by commas or slashes, such as "949,50,1". The boundaries are
+    round(cumulative share · sequences), as in megatron-core. Megatron-DeepSpeed rounds each share instead: with the
+    default shares and 10 sequences, it trains on 10 of them and megatron-core on 9.
     """
     try:
         shares = [float(share) for share in split.replace("/", ",").split(",")]
@@ -98,10 +94,9 @@ def epochs_needed(tokens: int, seq_length: int, samples: int | None) -> int:
 
 
 def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epochs: int) -> bool:
-    """Return whether the last epoch is shuffled separately.
+    """Return whether the last epoch is shuffled separately: if less than the share SEPARATE_BELOW of it is used.
 
-    This is the case if the samples use less than the fraction SEPARATE_BELOW of that epoch. If it were shuffled
-    together with the other epochs, some documents would be seen more often than others.
+    If it were shuffled together with the other epochs, some documents would be seen more often than others.
     """
     if samples is None or epochs == 1:
         return False
@@ -110,10 +105,7 @@ def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epoch
 
 
 def samples_in(tokens: int, seq_length: int) -> int:
-    """Return the number of samples in a stream of `tokens` tokens.
-
-    Samples have seq_length + 1 tokens and overlap by one token.
-    """
+    """Return the number of samples of seq_length + 1 tokens, overlapping by one, in a stream of `tokens` tokens."""
     return (tokens - 1) // seq_length
 
 
@@ -129,13 +121,8 @@ def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -
     """Return the start of each sample and the end of the last one, as an array [samples + 1, 2].
 
     Row i is the position of token i · seq_length in the stream, given as (position in `documents`, token offset). Only
-    row 0, which is always (0, 0), can point to a document without tokens.
-
-    Args:
-        sizes: number of tokens in each sequence.
-        documents: the document index returned by document_index.
-        seq_length: tokens per sample, not counting the overlapping token.
-        tokens: total number of tokens in the document index.
+    row 0, which is always (0, 0), can point to a document without tokens. `sizes` are the tokens of each sequence,
+    `documents` is the document index, and `tokens` the number of its tokens.
     """
     rows = np.zeros((samples_in(tokens, seq_length) + 1, 2), np.int64)
     # `row` is the next row to compute; `start` is the number of tokens before the block.
@@ -154,10 +141,7 @@ def sample_index(sizes: Array, documents: Array, seq_length: int, tokens: int) -
 
 
 def shuffle_index(first: int, samples: int, random: np.random.RandomState) -> Array:
-    """Return a permutation of `samples` samples that shuffles the first `first` samples and the rest separately.
-
-    If there is no separate last epoch, `first` is the total number of samples.
-    """
+    """Return a permutation of `samples` samples that shuffles the first `first` samples and the rest separately."""
     index = np.arange(samples, dtype=np.uint32 if samples < np.iinfo(np.uint32).max - 1 else np.int64)
     _shuffle(index, first, random)
     return index
@@ -193,18 +177,9 @@ class GptDataset:
         seed: int,
         cache: Path | None = None,
     ):
-        """Build the indices, or load them from the cache.
+        """Build the indices for at least `samples` samples (None: one epoch) of the sequences in `documents`.
 
-        Args:
-            indexed: the token sequences.
-            documents: the range of sequences to use.
-            seq_length: tokens per sample, not counting the overlapping token.
-            samples: minimum number of samples; None selects one epoch.
-            seed: random seed for shuffling.
-            cache: folder for the indices. One process builds them; other processes wait and memory-map the same files.
-
-        Raises:
-            CourseError: if the documents contain fewer tokens than one sample.
+        `cache` is a folder for them: one process builds them, and the others wait and memory-map the same files.
         """
         self._arguments = (indexed, documents, seq_length, samples, seed, cache)
         self.indexed, self.seq_length = indexed, seq_length
@@ -213,9 +188,7 @@ class GptDataset:
         self.tokens = int(own.sum(dtype=np.int64))  # tokens per epoch
         if self.tokens <= seq_length:
             raise CourseError(
-                f"{self.tokens} tokens in {len(documents)} documents are fewer than one sample of "
-                f"data.seq_length + 1 = {seq_length + 1} tokens: give more text, a larger share in data.split, "
-                "or a shorter data.seq_length"
+                f"{self.tokens} tokens are fewer than data.seq_length + 1 = {seq_length + 1}; give more text"
             )
         self.epochs = epochs_needed(self.tokens, seq_length, samples)
         self.separate = separate_last_epoch(self.tokens, seq_length, samples, self.epochs)

@@ -33,10 +33,7 @@ class TextCodec:
 
     @property
     def begin(self) -> int | None:
-        """Id of the token that precedes a text, or None.
-
-        For course tokenizers, this is the eos token, because each text in the training data follows another one.
-        """
+        """Id of the token that precedes a text, or None; for course tokenizers the end of the text before."""
         begin: int | None = self.tokenizer.eos_token_id if self.codec else self.tokenizer.bos_token_id
         return begin
 
@@ -60,19 +57,15 @@ class TextCodec:
         return text.replace(self.line_break, "\n")
 
     def continuation(self, prompt: list[int], new: list[int]) -> str:
-        """Return the text for the ids in `new`, which follow the ids in `prompt`.
-
-        Both are decoded together, because a word or a character can span the boundary.
-        """
+        """Return the text for the ids in `new`, which follow the ids in `prompt`."""
+        # Both are decoded together, because a word can span the boundary. If the boundary falls inside a multi-byte
+        # character, the joint text may not start with the prompt's text, so `new` is decoded alone.
         head, whole = self.decode(prompt), self.decode(prompt + new)
-        # If the boundary falls inside a multi-byte character, the joint text may not start with the prompt's text.
-        # In that case, decode `new` alone.
         return whole[len(head) :] if whole.startswith(head) else self.decode(new)
 
 
 def load(folder: Path) -> TextCodec:
     """Load the TextCodec for a model or tokenizer folder."""
     tokenizer = load_tokenizer(folder)
-    if (folder / "preparation.json").is_file():
-        return TextCodec(tokenizer, tokenizers.load(folder))
-    return TextCodec(tokenizer, None, LINE_BREAK if LINE_BREAK in tokenizer.get_vocab() else "\n")
+    codec = tokenizers.load(folder) if (folder / "preparation.json").is_file() else None
+    return TextCodec(tokenizer, codec, LINE_BREAK if LINE_BREAK in tokenizer.get_vocab() else "\n")
