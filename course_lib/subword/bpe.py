@@ -6,7 +6,6 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_folder, require_other
 from course_lib.japanese.marks import ESCAPE, ESCAPES, MARK, mark
 from course_lib.subword import folder, text
 from course_lib.subword.config import SPECIALS, UNKNOWN, BpeConfig
@@ -23,18 +22,38 @@ def train_bpe(
     CourseError, with the possible sizes, if vocab_size is too large or too small for the corpus.
     """
     settings = settings or BpeConfig()
-    segmented = text.is_segmented(sources)
-    for source in sources:
-        require_other(source, target)
-    with atomic_folder(target) as work_folder:
-        tokenizer = _train(sources, segmented, work_folder, settings, show_progress)
-        _check_size(tokenizer.get_vocab_size(), sources, settings)
-        folder.save(tokenizer, folder.Preparation(segmented, settings.lossless), work_folder)
+    first = [*SPECIALS, *(BYTES if settings.byte_fallback else ()), *(ESCAPES if settings.lossless else ())]
+    with text.training(sources, target) as (segmented, product, work):
+        files = text.as_lines(sources, segmented, work, mark if settings.lossless else str)
+        files = text.sample(files, settings.input_sentence_size, work)
+        # The alphabet is chosen here, because the library chooses randomly among equally rare characters.
+        always, never = (MARK, ESCAPE) if settings.lossless else ("", "")
+        alphabet = text.alphabet(files, settings.limit_alphabet, always, never)
+        trainer = trainers.BpeTrainer(
+            vocab_size=settings.vocab_size,
+            min_frequency=settings.min_frequency,
+            limit_alphabet=len(alphabet),
+            initial_alphabet=alphabet,
+            special_tokens=first,
+            show_progress=show_progress,
+        )
+        tokenizer = _with_whitespace(models.BPE(unk_token=UNKNOWN, byte_fallback=settings.byte_fallback))
+        tokenizer.train([str(path) for path in files], trainer)
+        # During training, byte tokens and marks were special tokens, so that they got the first ids. From here on, byte
+        # tokens are ordinary entries, and marks are added tokens, which are matched before the pre-tokenizer can split
+        # them.
+        tokenizer = _with_whitespace(tokenizer.model)
+        tokenizer.add_special_tokens(list(SPECIALS))
+        if settings.lossless:
+            tokenizer.add_tokens([AddedToken(token, normalized=False) for token in ESCAPES])
+            tokenizer.decoder = folder.lossless_decoder(settings.byte_fallback)
+        _check_size(tokenizer.get_vocab_size(), len(first) + len(always), sources, settings)
+        folder.save(tokenizer, folder.Preparation(segmented, settings.lossless), product)
     return {"vocabulary": tokenizer.get_vocab_size()}
 
 
-def _check_size(size: int, sources: Sequence[Path], settings: BpeConfig) -> None:
-    fixed = len(SPECIALS) + settings.byte_fallback * len(BYTES) + settings.lossless * (1 + len(ESCAPES))
+def _check_size(size: int, fixed: int, sources: Sequence[Path], settings: BpeConfig) -> None:
+    """Raise CourseError unless the vocabulary has the size of the settings; `fixed` entries need no text."""
     names = ", ".join(map(str, sources))
     if size <= fixed:
         raise CourseError(f"{names}: no text to train on")
@@ -48,42 +67,6 @@ def _check_size(size: int, sources: Sequence[Path], settings: BpeConfig) -> None
             f"vocab_size: {settings.vocab_size} is too small for the special tokens, the byte tokens and "
             f"{size - fixed} characters; allowed: {size} or more, or a smaller limit_alphabet"
         )
-
-
-def _train(
-    sources: Sequence[Path], segmented: bool, work_folder: Path, settings: BpeConfig, show_progress: bool
-) -> Tokenizer:
-    marks = ESCAPES if settings.lossless else ()
-    tokenizer = _with_whitespace(models.BPE(unk_token=UNKNOWN, byte_fallback=settings.byte_fallback))
-    with (
-        text.as_lines(sources, segmented, work_folder, mark if settings.lossless else str) as lines,
-        text.sample(lines, settings.input_sentence_size, work_folder) as files,
-    ):
-        # The alphabet is chosen here, because the library chooses randomly among equally rare characters.
-        always, never = (MARK, ESCAPE) if settings.lossless else ("", "")
-        alphabet = text.alphabet(files, settings.limit_alphabet, always, never)
-        trainer = trainers.BpeTrainer(
-            vocab_size=settings.vocab_size,
-            min_frequency=settings.min_frequency,
-            limit_alphabet=len(alphabet),
-            initial_alphabet=alphabet,
-            special_tokens=[*SPECIALS, *(BYTES if settings.byte_fallback else ()), *marks],
-            show_progress=show_progress,
-        )
-        try:
-            tokenizer.train([str(path) for path in files], trainer)
-        # The library raises plain Exception.
-        except Exception as error:
-            raise CourseError(f"{', '.join(map(str, sources))}: tokenizers: {error}") from error
-    # During training, byte tokens and marks were special tokens, so that they got the first ids. From here on, byte
-    # tokens are ordinary entries, and marks are added tokens, which are matched before the pre-tokenizer can split
-    # them.
-    tokenizer = _with_whitespace(tokenizer.model)
-    tokenizer.add_special_tokens(list(SPECIALS))
-    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in marks])
-    if settings.lossless:
-        tokenizer.decoder = folder.lossless_decoder(settings.byte_fallback)
-    return tokenizer
 
 
 def _with_whitespace(model: models.BPE) -> Tokenizer:

@@ -1,34 +1,19 @@
 """Drawing for chapter 3: BPE's merges of a word above Unigram's lattice of its pieces."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
-from course_lib.notebooks.canvas import (
-    BLUE,
-    GREY,
-    MUTED,
-    ORANGE,
-    PLAIN,
-    SMALL,
-    TEXT,
-    Box,
-    Canvas,
-    rows_without_overlap,
-    text_width,
-    with_minus,
-)  # fmt: skip
+from course_lib.notebooks import canvas
 from course_lib.notebooks.drawing import Drawing
 from course_lib.subword.folder import WORD
 
-# Width of a character's column, left margin [pixels], and the longest word that fits.
-COLUMN, LEFT, LONGEST = 72, 96, 9
-# Vertical distance between two levels of the merge tree [pixels].
-LEVEL = 54
-# Number of segmentations listed.
-LISTED = 3
+# Width of a character's column, left margin, and distance between two levels of the merge tree [pixels].
+COLUMN, LEFT, LEVEL = 72, 96, 54
+# The longest word that fits, and the number of segmentations listed.
+LONGEST, LISTED = 9, 3
 
 
 class Merged(NamedTuple):
@@ -80,72 +65,65 @@ def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Map
         merges: BPE's merges in the order in which they were learned: `model.merges` in tokenizer.json.
         scores: the log probability of each Unigram piece [nats]: `model.vocab` in tokenizer.json. Unigram writes the
             space before a word as ▁.
-
-    Raises:
-        UsageError: if the word is empty or too long to draw, or the pieces do not cover it.
     """
     text = WORD + word
     ranked = segmentations(text, scores) if 0 < len(word) <= LONGEST else []
     if not ranked:
         raise UsageError(f"word: {word!r} is not allowed: 1 to {LONGEST} characters, covered by the pieces in scores")
     tokens = merge_tree(word, merges)
-    middle = 54 + LEVEL * max(1, *(node.depth for node in tokens))
+    chosen = ranked[0][1]
+    ends = list(accumulate(map(len, chosen)))
+    best = list(zip([0, *ends], ends, strict=False))
     spans = [(start, end) for end in range(1, len(text) + 1) for start in range(end) if text[start:end] in scores]
-    best = _spans(ranked[0][1])
     # Pieces of the best segmentation come first, so that they share the first row.
     spans.sort(key=lambda span: (span not in best, span))
-    rows = rows_without_overlap(spans)
+    rows = canvas.rows_without_overlap(spans)
+    middle = 54 + LEVEL * max(1, *(node.depth for node in tokens))
     lattice = middle + 56
     bottom = lattice + 48 * (max(rows) + 1) + 26
-    canvas = Canvas(max(LEFT + COLUMN * len(text) + 20, 640), bottom + 24 * min(LISTED, len(ranked)) + 22)
-    canvas.text(LEFT - 14, middle - LEVEL, "BPE", color=MUTED, anchor="end", bold=True)
-    canvas.text(LEFT - 14, lattice + 20, "Unigram", color=MUTED, anchor="end", bold=True)
+    card = canvas.Canvas(max(LEFT + COLUMN * len(text) + 20, 640), bottom + 24 * min(LISTED, len(ranked)) + 22)
+    card.text(LEFT - 14, middle - LEVEL, "BPE", color=canvas.MUTED, anchor="end", bold=True)
+    card.text(LEFT - 14, lattice + 20, "Unigram", color=canvas.MUTED, anchor="end", bold=True)
     for at, character in enumerate(text):
-        canvas.box(LEFT + COLUMN * at, middle, COLUMN - 4, 28, character, color=GREY, bold=True)
+        card.box(LEFT + COLUMN * at, middle, COLUMN - 4, 28, character, color=canvas.GREY, bold=True)
     for node in tokens:
-        _tree(canvas, word, node, middle, True)
+        _tree(card, word, node, middle, True)
     for (start, end), row in zip(spans, rows, strict=True):
         piece, width = text[start:end], COLUMN * (end - start) - 4
-        color = ORANGE if (start, end) in best else PLAIN
-        shown = with_minus(f"{scores[piece]:.2f}")
-        canvas.box(LEFT + COLUMN * start, lattice + 48 * row, width, 42, piece, shown, color=color)
-    canvas.text(16, bottom, tr("Unigram's segmentations, sum of log probabilities"), SMALL, MUTED, "start")
-    for number, (score, path) in enumerate(ranked[:LISTED]):
-        line = f"{number + 1}.  {' | '.join(path)}   {with_minus(f'{score:.2f}')}"
-        canvas.text(16, bottom + 24 * (number + 1), line, color=ORANGE.line if not number else MUTED, anchor="start")
-    tokens_text = " | ".join(word[node.start : node.end] for node in tokens)
-    return canvas.finish(
+        color = canvas.ORANGE if (start, end) in best else canvas.PLAIN
+        shown = canvas.with_minus(f"{scores[piece]:.2f}")
+        card.box(LEFT + COLUMN * start, lattice + 48 * row, width, 42, piece, shown, color=color)
+    head = tr("Unigram's segmentations, sum of log probabilities")
+    card.text(16, bottom, head, canvas.SMALL, canvas.MUTED, "start")
+    for number, (score, path) in enumerate(ranked[:LISTED], start=1):
+        line = f"{number}.  {' | '.join(path)}   {canvas.with_minus(f'{score:.2f}')}"
+        color_of_line = canvas.MUTED if number > 1 else canvas.ORANGE.line
+        card.text(16, bottom + 24 * number, line, color=color_of_line, anchor="start")
+    return card.finish(
         tr("{word}: BPE merges, Unigram chooses", word=word),
         tr(
             "BPE builds {tokens} from characters, the earliest learned merge first. Unigram compares "
             "{number} segmentations by the sum of log probabilities and chooses {best}.",
-            tokens=tokens_text,
+            tokens=" | ".join(word[node.start : node.end] for node in tokens),
             number=len(ranked),
-            best=" | ".join(ranked[0][1]),
+            best=" | ".join(chosen),
         ),
     )
 
 
-def _spans(pieces: Sequence[str]) -> set[tuple[int, int]]:
-    """Return the spans of consecutive pieces."""
-    ends = [sum(map(len, pieces[: number + 1])) for number in range(len(pieces))]
-    return {(end - len(piece), end) for end, piece in zip(ends, pieces, strict=True)}
-
-
-def _tree(canvas: Canvas, word: str, node: Merged, base: float, token: bool) -> Box:
+def _tree(card: canvas.Canvas, word: str, node: Merged, base: float, token: bool) -> canvas.Box:
     """Draw a merge tree above the characters, whose upper edge is `base`. Return the box of its root.
 
     `token` is true for the root of a whole tree, which is drawn in color.
     """
     middle = LEFT + COLUMN * (1 + (node.start + node.end) / 2) - 2
     if not node.parts and not token:
-        return Box(middle - 20, base, 40, 28)
+        return canvas.Box(middle - 20, base, 40, 28)
     text = word[node.start : node.end]
-    detail = (tr("merge {number:,}", number=node.rank + 1),) if node.rank is not None else (tr("no merge"),)
-    width = max(text_width(text, TEXT), text_width(detail[0], SMALL)) + 8
-    y = base - LEVEL * max(node.depth, 1)
-    box = canvas.box(middle - width / 2, y, width, 40, text, *detail, color=BLUE if token else PLAIN)
+    detail = tr("no merge") if node.rank is None else tr("merge {number:,}", number=node.rank + 1)
+    width = max(canvas.text_width(text), canvas.text_width(detail, canvas.SMALL)) + 8
+    color = canvas.BLUE if token else canvas.PLAIN
+    box = card.box(middle - width / 2, base - LEVEL * max(node.depth, 1), width, 40, text, detail, color=color)
     for part in node.parts or (Merged(node.start, node.end, None, ()),):
-        below = _tree(canvas, word, part, base, False)
-        canvas.line(box.bottom, below.top)
+        card.line(box.bottom, _tree(card, word, part, base, False).top)
     return box

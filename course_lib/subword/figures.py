@@ -15,17 +15,15 @@ from course_lib.subword.folder import Codec
 
 def comparison(rows: Sequence[Measures]) -> Any:
     """Draw bar charts of characters per token and of the share of tokens that cross a word boundary [%]."""
-    figure, (left, right) = subplots(2)
-    names = [row.name for row in rows]
-    bars = left.barh(names, [row.characters_per_token for row in rows], color=COLOURS[: len(rows)])
-    left.bar_label(bars, fmt="%.2f", padding=3)
-    left.set(xlabel=tr("characters per token"))
-    bars = right.barh(names, [100 * row.crossing for row in rows], color=COLOURS[: len(rows)])
-    right.bar_label(bars, fmt="%.1f", padding=3)
-    right.set(xlabel=tr("tokens across a word boundary [%]"), yticklabels=[])
-    for axis in (left, right):
+    figure, axes = subplots(2)
+    densities, crossings = [row.characters_per_token for row in rows], [100 * row.crossing for row in rows]
+    for axis, values, form in zip(axes, (densities, crossings), ("%.2f", "%.1f"), strict=True):
+        bars = axis.barh([row.name for row in rows], values, color=COLOURS[: len(rows)])
+        axis.bar_label(bars, fmt=form, padding=3)
         axis.invert_yaxis()
         axis.margins(x=0.12)
+    axes[0].set(xlabel=tr("characters per token"))
+    axes[1].set(xlabel=tr("tokens across a word boundary [%]"), yticklabels=[])
     return figure
 
 
@@ -44,6 +42,8 @@ def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
 
 def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
     """Draw each vocabulary as a bar, divided by the length of its entries."""
+    from matplotlib.colors import to_rgb
+
     figure, axis = subplots(height=2.6)
     kinds = [tr("special and byte tokens"), tr("1 character"), "2", "3", tr("4 or more")]
     rows = []
@@ -51,8 +51,9 @@ def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
         lengths = Counter(min(len(entry), 4) for entry in entries(codec))
         rows.append([codec.tokenizer.get_vocab_size() - lengths.total(), *(lengths[size] for size in (1, 2, 3, 4))])
     left = np.zeros(len(rows))
-    shades = (COLOURS[5], COLOURS[1], *(_paler(COLOURS[0], share) for share in (0.45, 0.7, 1.0)))
-    for kind, values, colour in zip(kinds, np.transpose(rows), shades, strict=True):
+    # Shades of one color for the lengths, the longest darkest.
+    shades = [np.array(to_rgb(COLOURS[0])) * share + 1 - share for share in (0.45, 0.7, 1.0)]
+    for kind, values, colour in zip(kinds, np.transpose(rows), [COLOURS[5], COLOURS[1], *shades], strict=True):
         bars = axis.barh(list(codecs), values, left=left, color=colour, label=kind)
         axis.bar_label(bars, [f"{value:,}" if value > 200 else "" for value in values], label_type="center", fontsize=8)
         left += values
@@ -90,9 +91,3 @@ def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
     axis.set(xlabel=tr("characters per piece (40 = 40 or more)"), ylabel=tr("distinct pieces"))
     axis.legend(frameon=False)
     return figure
-
-
-def _paler(colour: str, share: float) -> tuple[float, ...]:
-    """Return a mixture of a color ("#rrggbb") and white; `share` 1 is the color itself."""
-    values = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
-    return tuple(1 - share * (1 - values))

@@ -4,8 +4,7 @@ Characters per token do not say how hard the tokens are to predict. Here, one GP
 with each tokenizer, and evaluated on the same unseen documents (course_lib/evaluation/bits.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -42,63 +41,52 @@ class SmallModelConfig:
     rate: float = setting(1e-2, "largest learning rate", gt=0)
 
 
-def train(codec: Codec, texts: Sequence[str], seed: int, settings: SmallModelConfig, bar: Any = None) -> CausalScorer:
-    """Train a new model on documents and return it.
-
-    Args:
-        codec: tokenizer; its vocabulary is the model's.
-        texts: raw documents; their line breaks are removed, as in the evaluation, and each is followed by </s>.
-        seed: seed of the initial weights and of the order of the sequences.
-        settings: sizes and training.
-        bar: progress bar, advanced by the share of the training that each step makes up; None for none.
-
-    Raises:
-        CourseError: if the documents have fewer tokens than a sequence.
-    """
-    return _trained(codec, _stream(codec, texts), seed, settings, bar)
+def train(codec: Codec, texts: Sequence[str], seed: int, settings: SmallModelConfig) -> CausalScorer:
+    """Train a new model on raw documents and return it; `seed` sets its weights and the order of the sequences."""
+    return _trained(codec, _stream(codec, texts), seed, settings)
 
 
 def _stream(codec: Codec, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the ids of the documents laid end to end, each followed by </s>."""
-    return np.array([token for text in texts for token in (*codec.encode(one_line(text)), _end(codec))], np.int64)
-
-
-def _end(codec: Codec) -> int:
+    """Return the ids of the documents end to end, each followed by </s>; as in the evaluation, each is one line."""
     end = codec.tokenizer.token_to_id(END)
-    assert end is not None
-    return int(end)
+    return np.array([token for text in texts for token in (*codec.encode(one_line(text)), end)], np.int64)
 
 
-def _trained(
-    codec: Codec, stream: npt.NDArray[np.int64], seed: int, settings: SmallModelConfig, bar: Any
-) -> CausalScorer:
-    sequences = (len(stream) - 1) // settings.length
+def _trained(codec: Codec, stream: npt.NDArray[np.int64], seed: int, settings: SmallModelConfig) -> CausalScorer:
+    length, sequences = settings.length, (len(stream) - 1) // settings.length
     if not sequences:
-        raise CourseError(f"texts: {len(stream)} tokens; needed: more than {settings.length}")
-    model = _new_model(codec, seed, settings)
+        raise CourseError(f"texts: {len(stream)} tokens; needed: more than {length}")
+    torch.manual_seed(seed)
+    model = build_model(
+        ModelConfig(
+            vocab_size=codec.tokenizer.get_vocab_size(),
+            hidden_size=settings.hidden_size,
+            num_layers=settings.num_layers,
+            num_attention_heads=max(settings.hidden_size // 32, 1),
+            max_position_embeddings=length,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            # About 1/√width, as in configs/gpt2-tiny.yaml.
+            initializer_range=0.1,
+        )
+    )
     steps = max(round(sequences * settings.passes / settings.batch), 1)
     rng = np.random.default_rng(seed)
     # Positions of the first tokens; each pass begins at another token.
-    starts = np.concatenate(
-        [
-            rng.permutation(sequences) * settings.length + rng.integers(0, (len(stream) - 1) % settings.length + 1)
-            for _ in range(int(settings.passes) + 1)
-        ]
-    )
-
-    def batches() -> Iterator[list[Tensor]]:
-        for at in range(0, steps * settings.batch, settings.batch):
-            chosen = starts[at : at + settings.batch]
-            if bar is not None:
-                bar.update(1 / steps)
-            yield [torch.from_numpy(stream[chosen[:, None] + np.arange(settings.length + 1)])]
+    passes = range(int(settings.passes) + 1)
+    starts = [rng.permutation(sequences) * length + rng.integers(0, (len(stream) - 1) % length + 1) for _ in passes]
+    order = np.concatenate(starts)[: steps * settings.batch]
+    chosen = (order[at : at + settings.batch, None] for at in range(0, len(order), settings.batch))
+    batches = ([torch.from_numpy(stream[first + np.arange(length + 1)])] for first in chosen)
 
     def loss(ids: Tensor) -> Tensor:
         return functional.cross_entropy(model(ids[:, :-1]).logits.flatten(0, 1), ids[:, 1:].flatten())
 
     rate = RateConfig(max=settings.rate, min=settings.rate / 10, warmup_steps=max(steps // 10, 1))
-    quick.train(model, loss, batches(), OptimizerConfig(weight_decay=0.1, beta2=0.95, lr=rate), steps)
-    return CausalScorer(model.eval(), codec.encode, codec.decode, _end(codec), _end(codec))
+    quick.train(model, loss, batches, OptimizerConfig(weight_decay=0.1, beta2=0.95, lr=rate), steps)
+    end = codec.tokenizer.token_to_id(END)
+    assert end is not None
+    return CausalScorer(model.eval(), codec.encode, codec.decode, end, end)
 
 
 def judge(
@@ -108,10 +96,7 @@ def judge(
     seeds: Sequence[int] = (0, 1, 2),
     settings: SmallModelConfig | None = None,
 ) -> dict[str, list[Bits]]:
-    """Train one model per tokenizer and seed, and return its figures on unseen documents, in the order of the seeds.
-
-    Raises CourseError if there are too few texts.
-    """
+    """Train one model per tokenizer and seed, and return its figures on unseen documents, in the order of the seeds."""
     settings = settings or SmallModelConfig()
     # Windows that overlap by half a sequence would double the cost of scoring and lower all figures alike.
     windows = WindowSettings(stride=settings.length, batch_size=settings.batch)
@@ -121,22 +106,7 @@ def judge(
             bar.set_postfix_str(tr(name))
             # Segmenting and encoding take about a quarter of the time of a short training.
             stream = _stream(codec, texts)
-            found[name] = [bits(_trained(codec, stream, seed, settings, bar), unseen, windows) for seed in seeds]
+            for seed in seeds:
+                found.setdefault(name, []).append(bits(_trained(codec, stream, seed, settings), unseen, windows))
+                bar.update()
     return found
-
-
-def _new_model(codec: Codec, seed: int, settings: SmallModelConfig) -> Any:
-    torch.manual_seed(seed)
-    return build_model(
-        ModelConfig(
-            vocab_size=codec.tokenizer.get_vocab_size(),
-            hidden_size=settings.hidden_size,
-            num_layers=settings.num_layers,
-            num_attention_heads=max(settings.hidden_size // 32, 1),
-            max_position_embeddings=settings.length,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            # About 1/√width, as in configs/gpt2-tiny.yaml.
-            initializer_range=0.1,
-        )
-    ).train()

@@ -21,8 +21,7 @@ from course_lib.subword.unigram import train_unigram
 def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmented: bool) -> folder.Codec:
     """Train a tokenizer on documents, which are segmented first if `segmented` is true, and return it."""
     with TemporaryDirectory() as name:
-        source = _written(texts, Path(name), segmented)
-        return _trained(source, settings)
+        return _trained(_written(texts, Path(name), segmented), settings)
 
 
 def at_most(codecs: Mapping[str, folder.Codec], entries: int, texts: Sequence[str]) -> dict[str, folder.Codec]:
@@ -37,10 +36,7 @@ def at_most(codecs: Mapping[str, folder.Codec], entries: int, texts: Sequence[st
 
 
 def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
-    """Return {algorithm: {vocabulary size: characters per token on the last tenth of the texts}}.
-
-    Sizes that the texts do not support are left out.
-    """
+    """Return {algorithm: {size that the texts support: characters per token on the last tenth of the texts}}."""
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
     algorithms = {mark("BPE, segmented"): True, mark("BPE, raw"): False, mark("Unigram, raw"): False}
@@ -69,12 +65,11 @@ def _settings(unigram: bool, size: int) -> BpeConfig | UnigramConfig:
 
 def _written(texts: Sequence[str], place: Path, segmented: bool) -> Path:
     """Write the texts as segmented lines or as documents and return the path."""
+    path = place / ("segmented.txt" if segmented else "raw.jsonl")
     if segmented:
-        path = place / "segmented.txt"
         sentences = (sentence for text in texts for sentence in split_sentences(normalize(text)))
         path.write_text("".join(segment(sentence) + "\n" for sentence in sentences), encoding="utf8")
     else:
-        path = place / "raw.jsonl"
         path.write_bytes(b"".join(orjson.dumps({"text": text}) + b"\n" for text in texts))
     return path
 

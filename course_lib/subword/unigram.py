@@ -1,10 +1,11 @@
 """Unigram (or BPE) tokenizers trained with `sentencepiece`: .model and .vocab files, and a Hugging Face folder.
 
-The trained model is rebuilt with `tokenizers` from its pieces. Tests check that both give the same ids.
+The trained model is rebuilt with `tokenizers` from its pieces; both give the same ids.
 """
 
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import sentencepiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_folder, require_other
 from course_lib.japanese.marks import ESCAPE, ESCAPES, MARK
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
@@ -21,8 +21,6 @@ from course_lib.subword.folder import WORD
 
 # Scores: a piece with score NEVER is never chosen; a piece with score ALWAYS is chosen wherever possible.
 NEVER, ALWAYS = -1e5, 1e5
-# Stem of the file names tokenizer.model and tokenizer.vocab.
-NAME = "tokenizer"
 
 
 def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig | None = None) -> dict[str, int]:
@@ -32,27 +30,19 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
     vocab_size is too large or too small for the corpus.
     """
     settings = settings or UnigramConfig()
-    segmented = text.is_segmented(sources)
-    for source in sources:
-        require_other(source, target)
-    with atomic_folder(target) as work_folder:
-        left_out = _train(sources, segmented, work_folder, settings)
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(work_folder / f"{NAME}.model"))
-        tokenizer = to_tokenizers(processor, settings.model_type, segmented)
-        folder.save(tokenizer, folder.Preparation(segmented, marked=segmented), work_folder)
-        return {"vocabulary": processor.get_piece_size(), "lines left out": left_out}
-
-
-def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings: UnigramConfig) -> int:
-    """Write the .model and .vocab files; return how many lines sentencepiece omits: over max_sentence_length."""
     model = io.BytesIO()
-    with text.as_lines(sources, segmented, work_folder) as files:
-        lines, left_out = text.check_lines(files, settings.max_sentence_length)
+    # `tokenizers`' BPE builds ␛n by a merge of both parts, which therefore need entries of their own.
+    required = MARK + (ESCAPE + "".join(token[1] for token in ESCAPES) if settings.model_type == "bpe" else "")
+    with text.training(sources, target) as (segmented, product, work):
+        files = text.as_lines(sources, segmented, work)
+        longer = Counter(len(line.encode()) > settings.max_sentence_length for line in text.lines(files))
+        if not longer:
+            raise CourseError(f"{', '.join(map(str, sources))}: no text to train on")
         try:
             # sentencepiece would store file names in the model, and its own sampling selects different lines in every
             # run. It is therefore given an iterator over lines that are already sampled.
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=text.drawn(files, lines, settings.input_sentence_size),
+                sentence_iterator=text.drawn(files, longer.total(), settings.input_sentence_size),
                 model_writer=model,
                 model_type=settings.model_type,
                 vocab_size=settings.vocab_size,
@@ -60,7 +50,7 @@ def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings
                 byte_fallback=settings.byte_fallback,
                 max_sentence_length=settings.max_sentence_length,
                 num_threads=settings.threads,
-                required_chars=_required(settings.model_type) if segmented else "",
+                required_chars=required if segmented else "",
                 user_defined_symbols=list(ESCAPES) if segmented else [],
                 # The text is already normalized as in chapter 2, and decoding must restore that text.
                 normalization_rule_name="identity",
@@ -72,22 +62,19 @@ def _train(sources: Sequence[Path], segmented: bool, work_folder: Path, settings
             )  # fmt: skip
         except RuntimeError as error:
             raise CourseError(_explain(error, sources, settings)) from None
-    (work_folder / f"{NAME}.model").write_bytes(model.getvalue())
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    pieces = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}\n" for i in range(processor.get_piece_size()))
-    (work_folder / f"{NAME}.vocab").write_text("".join(pieces), encoding="utf8", newline="\n")
-    return left_out
-
-
-def _required(model_type: str) -> str:
-    """Return the characters with an entry of their own: `tokenizers`' BPE builds ␛n by a merge of both parts."""
-    return MARK + (ESCAPE + "".join(token[1] for token in ESCAPES) if model_type == "bpe" else "")
+        (product / "tokenizer.model").write_bytes(model.getvalue())
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+        count = processor.get_piece_size()
+        scores = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}\n" for i in range(count))
+        (product / "tokenizer.vocab").write_text("".join(scores), encoding="utf8", newline="\n")
+        tokenizer = to_tokenizers(processor, settings.model_type, segmented)
+        folder.save(tokenizer, folder.Preparation(segmented, marked=segmented), product)
+    return {"vocabulary": count, "lines left out": longer[True]}
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig) -> str:
     """Return sentencepiece's error message as one line in this library's style."""
-    message = " ".join(str(error).split())
-    names = ", ".join(map(str, sources))
+    message, names = " ".join(str(error).split()), ", ".join(map(str, sources))
     if high := re.search(r"value <= (\d+)", message):
         return f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}"
     if low := re.search(r"Vocabulary size is smaller than required_chars\. (\d+) vs (\d+)", message):
@@ -95,8 +82,6 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
             f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; "
             f"allowed: {int(low[2]) + 1} or more"
         )
-    if "sentences_.empty()" in message or "Input corpus is empty" in message or "!sentences" in message:
-        return f"{names}: no text to train on"
     return f"{names}: sentencepiece: {message}"
 
 
@@ -112,9 +97,8 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
         for i, piece in enumerate(map(processor.id_to_piece, range(count)))
     ]
     fallback = any(is_byte)
-    unigram = model_type == "unigram"
-    model = models.Unigram(pieces, unk_id=0, byte_fallback=fallback) if unigram else _bpe(pieces, fallback)
-    tokenizer = Tokenizer(model)
+    model = models.Unigram(pieces, unk_id=0, byte_fallback=fallback)
+    tokenizer = Tokenizer(model if model_type == "unigram" else _bpe(pieces, fallback))
     tokenizer.add_special_tokens([UNKNOWN, BEGIN, END])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="first", split=True)
     if segmented:
@@ -128,19 +112,19 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
 
 
 def _bpe(pieces: list[tuple[str, float]], fallback: bool) -> Any:
-    """Return a `tokenizers` BPE model whose merges are derived from sentencepiece's pieces.
+    """Return a `tokenizers` BPE model whose merges are derived from pieces, because sentencepiece stores no merges.
 
-    sentencepiece stores no merges. Two pieces may merge if their concatenation is a piece. Pieces that were learned
-    earlier, which have higher scores, merge first.
+    Two pieces may merge if their concatenation is a piece. Pieces that were learned earlier, which have higher scores,
+    merge first.
     """
     ids = {piece: i for i, (piece, _) in enumerate(pieces)}
     merges = []
     for piece, score in pieces:
         if score == NEVER:
             continue
-        pairs = [(piece[:i], piece[i:]) for i in range(1, len(piece)) if piece[:i] in ids and piece[i:] in ids]
-        merges += [(score, ids[left], ids[right], left, right) for left, right in pairs]
-    merges.sort(key=lambda merge: (-merge[0], merge[1], merge[2]))
-    return models.BPE(
-        ids, [(left, right) for *_, left, right in merges], unk_token=UNKNOWN, fuse_unk=True, byte_fallback=fallback
-    )
+        for at in range(1, len(piece)):
+            left, right = piece[:at], piece[at:]
+            if left in ids and right in ids:
+                merges.append((-score, ids[left], ids[right], (left, right)))
+    pairs = [pair for *_, pair in sorted(merges)]
+    return models.BPE(ids, pairs, unk_token=UNKNOWN, fuse_unk=True, byte_fallback=fallback)

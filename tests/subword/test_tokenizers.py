@@ -191,7 +191,6 @@ import sys
 from pathlib import Path
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import BpeConfig, UnigramConfig
-from course_lib.subword.text import alphabet, check_lines, drawn, sentences
 from course_lib.subword.unigram import train_unigram
 lines, raw, target = map(Path, sys.argv[1:])
 bpe = BpeConfig(vocab_size=3000, limit_alphabet=1000)
@@ -257,7 +256,7 @@ def test_bpe_learns_from_a_sample_of_lines(tmp_path: Path) -> None:
     train_bpe([source], tmp_path / "sampled", BpeConfig(vocab_size=310, input_sentence_size=100), show_progress=False)
     sample = list(drawn([source], 400, 100))
     assert len(sample) == 100
-    alone.write_bytes(b"\n".join(sample) + b"\n")
+    alone.write_text("\n".join(sample) + "\n", encoding="utf8")
     train_bpe([alone], tmp_path / "expected", BpeConfig(vocab_size=310), show_progress=False)
     models = [folder.load(tmp_path / name).tokenizer.to_str() for name in ("sampled", "expected")]
     assert models[0] == models[1]
