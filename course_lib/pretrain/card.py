@@ -93,14 +93,14 @@ def text(
         "positions": shape.max_position_embeddings, "rows": shape.vocab_size,
     }  # fmt: skip
     usage = PREPARED if (folder / "preparation.json").is_file() else PLAIN
-    parts = [INTRODUCTION.format(**values), usage.format(**values), _data(data)]
-    parts.append("## Training\n\n" + _table(("", ""), training))
-    curves = (folder / CURVES).is_file()
-    if loss is not None or curves:
-        parts.append("## Loss\n")
-        parts.append(f"Held-out loss: {loss:.4f} nats per token.\n" if loss is not None else "")
-        parts.append(f"![Loss over the steps of training]({CURVES})\n" if curves else "")
-    body = "\n".join(part for part in [*parts, LIMITS.format(**values)] if part)
+    measured = f"Held-out loss: {loss:.4f} nats per token.\n" if loss is not None else ""
+    picture = f"![Loss over the steps of training]({CURVES})\n" if (folder / CURVES).is_file() else ""
+    parts = [
+        INTRODUCTION.format(**values), usage.format(**values), _data(data),
+        "## Training\n\n" + _table(("", ""), training), "## Loss\n" if measured or picture else "", measured, picture,
+        LIMITS.format(**values),
+    ]  # fmt: skip
+    body = "\n".join(filter(None, parts))
     return str(ModelCard(f"---\n{front.to_yaml()}\n---\n\n{body}"))
 
 
@@ -129,13 +129,10 @@ def training_rows(settings: PretrainConfig | None, step: int | None, samples: in
 
 def _data(data: dict[str, Any]) -> str:
     """Return the training data section, based on the run's data.json; empty if the inputs are unknown."""
-    inputs: dict[str, dict[str, Any]] = data.get("inputs") or {}
-    if not inputs:
+    if not data.get("inputs"):
         return ""
-    rows = [
-        ("/".join(Path(prefix).parts[-2:]), f"{facts['documents']:,}", f"{facts['tokens']:,}")
-        for prefix, facts in inputs.items()
-    ]
+    inputs = (("/".join(Path(prefix).parts[-2:]), facts) for prefix, facts in data["inputs"].items())
+    rows = [(name, f"{facts['documents']:,}", f"{facts['tokens']:,}") for name, facts in inputs]
     drawn = f"\nTrained on {data['train_tokens']:,} tokens of these.\n" if data.get("train_tokens") else ""
     return "## Data\n\n" + _table(("input", "documents", "tokens"), rows) + drawn
 

@@ -1,8 +1,7 @@
 """Parallel tokenization of text files into token files, in document order, for `course tokenize`.
 
 Words recur often in segmented text, so the token ids of each word are cached as bytes. The token ids are the same as if
-each document were encoded as a whole (`encode_batch_fast`). indexed.py defines the file format. This module imports
-neither torch nor transformers.
+each document were encoded as a whole (`encode_batch_fast`).
 """
 
 from collections.abc import Sequence
@@ -26,10 +25,9 @@ from course_lib.pretrain.indexed import IndexedWriter, dtype_for, files_of
 from course_lib.subword import folder
 from course_lib.subword.text import is_segmented
 
-# Maximum number of cached words (about 50 MB). The first words seen are kept, because frequent words occur early.
-REMEMBERED = 1 << 18
-# Maximum length of a cached word [characters].
-LONGEST = 64
+# Maximum number of cached words (about 50 MB), and their maximum length [characters]. The first words seen are kept,
+# because frequent words occur early.
+REMEMBERED, LONGEST = 1 << 18, 64
 
 
 @dataclass
@@ -45,15 +43,11 @@ class TokenizeReport:
     def summary(self) -> str:
         """Return a one-line summary."""
         seconds = max(self.seconds, 1e-9)
+        shares = {"unknown": self.unknown / max(self.tokens, 1), "rate": self.tokens / seconds / 1e6}
         return tr(
             "{documents} documents, {tokens} tokens ({unknown:.2%} unknown) in {seconds:.1f} s ({rate:.2f} million "
             "tokens/s, {speed:.1f} MB/s)",
-            documents=self.documents,
-            tokens=self.tokens,
-            unknown=self.unknown / max(self.tokens, 1),
-            seconds=self.seconds,
-            rate=self.tokens / seconds / 1e6,
-            speed=self.bytes_read / seconds / 1e6,
+            **vars(self) | shares | {"speed": self.bytes_read / seconds / 1e6},
         )
 
 
@@ -95,7 +89,7 @@ def tokenize(
 
 
 class Encoder:
-    """Tokenizer wrapper that returns a document's token ids as bytes, without special tokens."""
+    """A tokenizer that returns a prepared document's token ids as bytes."""
 
     def __init__(self, path: Path) -> None:
         self.codec = folder.load(path) if (path / "preparation.json").exists() else None
@@ -157,7 +151,7 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 @lru_cache(maxsize=1)
 def _encoder(path: Path) -> Encoder:
-    """Return the encoder for a folder, cached in each process."""
+    """Return the encoder of a folder, cached in each process."""
     return Encoder(path)
 
 

@@ -51,9 +51,9 @@ class ExportReport:
 
     def summary(self) -> str:
         """Return the report as one line for the terminal."""
-        weights = tr(self.weights)
+        values = vars(self) | {"weights": tr(self.weights)}
         parts = [] if self.step is None else [tr("step {step:,}", step=self.step)]
-        parts.append(tr("{parameters:,} parameters ({weights}) in {dtype}", **self.__dict__ | {"weights": weights}))
+        parts.append(tr("{parameters:,} parameters ({weights}) in {dtype}", **values))
         parts += [] if self.loss is None else [tr("held-out loss {loss:.4f}", loss=self.loss)]
         return tr(", ").join(parts) + f" → {self.folder}"
 
@@ -69,15 +69,9 @@ def export(
 ) -> ExportReport:
     """Export the model in `source` to the `target` folder, which is written atomically.
 
-    Args:
-        source: a run folder (its latest checkpoint, or that of `step`), a Trainer checkpoint, or a raw DeepSpeed
-            checkpoint, which needs `config` and `tokenizer`.
-        target: the model folder to write.
-        dtype: data type of the weights; None: that of the training, in which the model was evaluated.
-        license: license for the model card, such as apache-2.0.
-        config: a config.json or the YAML settings of a run; overrides that of the checkpoint and the run.
-        tokenizer: a tokenizer folder; overrides those of the checkpoint and the run.
-        step: for a run folder, the step of another checkpoint.
+    `source` is a run folder (its latest checkpoint, or that of `step`), a Trainer checkpoint, or a raw DeepSpeed
+    checkpoint, which needs `config` (a config.json, or the YAML settings of a run) and `tokenizer`; both override those
+    of the checkpoint and the run. `dtype` None is that of the training, in which the model was evaluated.
     """
     checkpoint, run, step = _find(source, step)
     own = run is not None and target.absolute() == run.absolute() / MODEL
@@ -102,10 +96,9 @@ def export(
             from course_lib.pretrain import figures
 
             figures.loss_curve(logged).savefig(folder / card.CURVES, dpi=150, bbox_inches="tight")
-        samples = _json(run / DEEPSPEED).get("train_batch_size") if run else None
-        training = card.training_rows(settings, step, samples)
+        deepspeed, data = (_json(run / name) if run else {} for name in (DEEPSPEED, DATA))
+        training = card.training_rows(settings, step, deepspeed.get("train_batch_size"))
         training.append(("these weights", f"{weights.kind}, stored as {stored}"))
-        data = _json(run / DATA) if run else {}
         text = card.text(model, folder, target.absolute(), license, data, training, loss)
         (folder / "README.md").write_text(text, encoding="utf8")
         files = tuple(sorted(path.name for path in folder.iterdir()))
@@ -132,10 +125,9 @@ def _find(source: Path, step: int | None) -> tuple[Path, Path | None, int | None
 
 def _tokenizer_folder(checkpoint: Path, run: Path | None, settings: PretrainConfig | None) -> Path:
     """Return the tokenizer folder of the checkpoint, of the run or of its settings."""
-    candidates = [checkpoint, run and run / "tokenizer", settings and settings.data.tokenizer]
-    for folder in filter(None, candidates):
-        if has_tokenizer(folder):
-            return folder
+    candidates = filter(None, [checkpoint, run and run / "tokenizer", settings and settings.data.tokenizer])
+    if folder := next(filter(has_tokenizer, candidates), None):
+        return folder
     raise UsageError(f"--tokenizer: none in {checkpoint}; allowed: a folder with tokenizer.json")
 
 
@@ -169,9 +161,7 @@ def _complete(shape: CausalConfig, tokenizer_folder: Path) -> int:
     if end is None:
         raise CourseError(f"{tokenizer_folder}: names no end-of-text token (eos_token)")
     if shape.vocab_size < len(tokenizer):
-        raise CourseError(
-            f"{tokenizer_folder}: {len(tokenizer)} tokens, but the model has {shape.vocab_size} rows: not its tokenizer"
-        )
+        raise CourseError(f"{tokenizer_folder}: {len(tokenizer)} tokens, but the model has {shape.vocab_size} rows")
     shape.bos_token_id, shape.eos_token_id = end if begin is None else begin, end
     shape.pad_token_id = end if padding is None else padding
     if isinstance(shape, GPTNeoXConfig):

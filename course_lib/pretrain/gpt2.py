@@ -44,14 +44,9 @@ class Gpt2(Task):
     @override
     def check(self) -> None:
         if not self.settings.data.input or self.settings.data.tokenizer is None:
-            raise UsageError(
-                "data.input, data.tokenizer: not set; give prefixes from `course tokenize` "
-                "and the tokenizer they were made with"
-            )
+            raise UsageError("data.input, data.tokenizer: not set; give token files and their tokenizer")
         if self.settings.model.attention == "flash_attention_2" and find_spec("flash_attn") is None:
-            raise UsageError(
-                "model.attention: flash_attention_2 needs the package flash-attn; sdpa has such a kernel built in"
-            )
+            raise UsageError("model.attention: flash_attention_2 needs the package flash-attn; sdpa has such a kernel")
         data.special_ids(self.settings)
 
     @cached_property
@@ -75,10 +70,8 @@ class Gpt2(Task):
         return tr(
             "no evaluation: the validation part (data.split {split}) has {tokens:,} tokens, fewer than one sample of "
             "{needed:,}; give more documents, or a larger second share",
-            split=chosen.split,
-            tokens=tokens,
-            needed=chosen.seq_length + 1,
-        )
+            split=chosen.split, tokens=tokens, needed=chosen.seq_length + 1,
+        )  # fmt: skip
 
     @override
     def files(self) -> Iterable[Path]:

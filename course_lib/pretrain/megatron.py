@@ -1,8 +1,8 @@
 """Conversion of Megatron-DeepSpeed GPT checkpoints to Hugging Face GPT-2 folders, including the tokenizer.
 
-The weights are bit-for-bit identical unless another dtype is requested. The converter removes padding rows from the
-vocabulary. Sizes come from the tensor shapes, the activation function and dropout rates from the training arguments,
-and the bos, eos and pad ids from the tokenizer. Weights are merged and written one at a time.
+The weights are bit-for-bit identical unless another dtype is requested; padding rows of the vocabulary are removed.
+Sizes come from the tensor shapes, the activation function and dropout rates from the training arguments, and the
+special ids from the tokenizer. Weights are merged and written one at a time.
 """
 
 import re
@@ -12,7 +12,7 @@ from functools import reduce
 from pathlib import Path
 
 import torch
-from transformers import GenerationConfig, GPT2Config
+from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.model_folder import load_tokenizer
@@ -95,8 +95,8 @@ def convert(
 ) -> ConvertReport:
     """Convert a Megatron-DeepSpeed checkpoint to a Hugging Face GPT-2 folder.
 
-    The tokenizer sets the bos, eos and pad ids and, unless `vocab_size` does, how many entries are kept. `dtype` None
-    keeps the checkpoint's. `checkpoint_version` and `heads` are for checkpoints that do not record them.
+    The tokenizer sets the special ids and, unless `vocab_size` does, how many entries are kept. `dtype` None keeps the
+    checkpoint's. `checkpoint_version` and `heads` are for checkpoints that do not record them.
     """
     for read_only in filter(None, (checkpoint, tokenizer)):
         require_other(read_only, target)
@@ -131,17 +131,14 @@ def convert(
 
 
 def _config(source: Checkpoint, heads: int | None) -> GPT2Config:
-    """Return the configuration of a checkpoint, with all rows of its vocabulary and no special ids.
-
-    Raises CourseError if GPT-2 has no place for what the checkpoint holds.
-    """
+    """Return the configuration of a checkpoint that GPT-2 has a place for, with all rows and without special ids."""
     args, ranks, first = source.args, len(source.ranks), source.ranks[0]
     for name, needed in NEEDED.items():
         if (value := getattr(args, name, needed)) != needed:
             raise CourseError(f"{source.folder}: trained with {name}={value}, which GPT-2 has no place for")
     numbers = [int(match[1]) for name in first if (match := re.match(r"layers\.(\d+)\.", name))]
     layers = getattr(args, "num_layers", max(numbers, default=0) + 1)
-    wanted = {WORDS, POSITIONS, *(theirs for theirs, _, _ in _names(layers))}
+    wanted = {WORDS, *(theirs for theirs, _, _ in _names(layers))}
     for rank, state in enumerate(source.ranks):
         extra, missing = sorted(state.keys() - wanted), sorted(wanted - state.keys())
         if extra or missing:
@@ -153,9 +150,7 @@ def _config(source: Checkpoint, heads: int | None) -> GPT2Config:
     if not heads or recorded not in (None, heads):
         raise UsageError(f"--heads: {heads} is not allowed: the checkpoint records {recorded}; one of them must be set")
     if hidden % heads or heads % ranks:
-        raise UsageError(
-            f"--heads: {heads} must divide the width {hidden} and be a multiple of the tensor ranks, {ranks}"
-        )
+        raise UsageError(f"--heads: {heads} must divide the width {hidden} and be a multiple of the {ranks} ranks")
     dropout = getattr(args, "hidden_dropout", 0.1)
     # Megatron uses the tanh approximation for its fused bias+GELU and for `openai_gelu`, and the exact GELU otherwise.
     fused = getattr(args, "bias_gelu_fusion", True) and not getattr(args, "onnx_safe", False)
@@ -204,7 +199,8 @@ def _vocabulary(source: Checkpoint, padded: int, entries: int | None, vocab_size
 
 
 def _names(layers: int) -> Iterator[tuple[str, str, int | None]]:
-    """Yield the Megatron name, the GPT-2 name and the split dimension of each weight except the embeddings."""
+    """Yield the Megatron name, the GPT-2 name and the split dimension of each weight except the vocabulary."""
+    yield POSITIONS, "transformer.wpe.weight", None
     for index in range(layers):
         for theirs, (ours, *split) in LAYER.items():
             for kind, dim in zip(("weight", "bias"), split, strict=True):
@@ -216,28 +212,20 @@ def _names(layers: int) -> Iterator[tuple[str, str, int | None]]:
 def gpt2_weights(
     source: Checkpoint, config: GPT2Config, padded: int, version: float
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield each weight as (GPT-2 name, tensor), merged across ranks and in GPT-2's row and dimension order.
-
-    `version` is the checkpoint format version, which determines the row order in query_key_value.
-    """
-    hidden, inner, ranks = config.n_embd, config.n_inner, len(source.ranks)
-    matrices = {
-        QKV: (3 * hidden, hidden),
-        "self_attention.dense": (hidden, hidden),
-        "mlp.dense_h_to_4h": (inner, hidden),
-        "mlp.dense_4h_to_h": (hidden, inner),
-    }
-    yield "transformer.wte.weight", _merged(source, WORDS, 0, (padded, hidden))[: config.vocab_size]
-    yield "transformer.wpe.weight", _merged(source, POSITIONS, None, (config.n_positions, hidden))
+    """Yield each weight as (GPT-2 name, tensor), merged across ranks and in GPT-2's row and dimension order."""
+    with torch.device("meta"):
+        sizes = {name: tuple(weight.shape) for name, weight in GPT2LMHeadModel(config).state_dict().items()}
+    yield "transformer.wte.weight", _merged(source, WORDS, 0, (padded, config.n_embd))[: config.vocab_size]
     for theirs, ours, dim in _names(config.n_layer):
-        module, kind = re.sub(r"^layers\.\d+\.", "", theirs).rsplit(".", 1)
-        size = matrices.get(module, (hidden,))[: 2 if kind == "weight" else 1]
+        # GPT-2's layers hold matrices as [inputs, outputs], Megatron's as [outputs, inputs].
+        transposed = theirs.startswith("layers.")
+        size = sizes[ours][::-1] if transposed else sizes[ours]
         value = _merged(source, theirs, dim, size)
-        if module == QKV:
+        if QKV in theirs:
             # The order of the rows: rank, 3, row in version 0; row, 3 in version 1; head, 3, row since version 2.
-            order = (ranks, 3, -1) if version == 0 else (-1, 3) if version == 1 else (config.n_head, 3, -1)
+            order = {0: (len(source.ranks), 3, -1), 1: (-1, 3)}.get(version, (config.n_head, 3, -1))
             value = value.unflatten(0, order).movedim(1, 0).reshape(size)
-        yield ours, value.t() if len(size) == 2 else value
+        yield ours, value.t() if transposed else value
 
 
 def _merged(source: Checkpoint, name: str, dim: int | None, size: tuple[int, ...]) -> torch.Tensor:
