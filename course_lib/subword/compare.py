@@ -19,7 +19,7 @@ FIXED = re.compile("|".join([*map(re.escape, SPECIALS), "<0x[0-9A-F]{2}>"]))
 
 @dataclass(frozen=True)
 class Measures:
-    """Measurements for one tokenizer; characters are counted in the normalized text."""
+    """Measurements for one tokenizer, on normalized text."""
 
     name: str
     vocabulary: int  # number of entries
@@ -27,8 +27,8 @@ class Measures:
     unknown: float  # share of tokens that are <unk>
     crossing: float  # share of tokens that contain a word boundary found by the segmenter
     lossless: float  # share of sentences that decoding restores to their normalized text
-    speed: float  # encoding speed, without preparation [MB of normalized text per second]
-    whole_speed: float  # encoding speed, with preparation: marks and segmentation [MB of normalized text per second]
+    speed: float  # encoding speed, without preparation [MB per second]
+    whole_speed: float  # encoding speed, with preparation: marks and segmentation [MB per second]
 
 
 def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measures]:
@@ -53,10 +53,8 @@ def entries(codec: Codec) -> list[str]:
 
 def table(rows: Sequence[Measures]) -> str:
     """Return the measures that do not depend on the machine as a text table."""
-    lines = [
-        padded(tr("tokenizer"), "<14") + padded(tr("entries"), ">8") + padded(tr("chars/token"), ">13")
-        + padded(tr("unknown"), ">9") + padded(tr("crossing"), ">10") + padded(tr("lossless"), ">10")
-    ]  # fmt: skip
+    titles = (tr("tokenizer"), tr("entries"), tr("chars/token"), tr("unknown"), tr("crossing"), tr("lossless"))
+    lines = ["".join(map(padded, titles, ("<14", ">8", ">13", ">9", ">10", ">10")))]
     lines += [
         f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>13.2f}"
         f"{row.unknown:>9.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
@@ -66,10 +64,9 @@ def table(rows: Sequence[Measures]) -> str:
 
 
 def speeds(rows: Sequence[Measures]) -> str:
-    """Return the encoding speeds as a text table, without and with preparation. They depend on the machine."""
-    lines = [
-        padded(tr("tokenizer"), "<14") + padded(tr("tokenizer alone"), ">17") + padded(tr("with preparation"), ">18")
-    ]
+    """Return the encoding speeds as a text table, without and with preparation."""
+    titles = (tr("tokenizer"), tr("tokenizer alone"), tr("with preparation"))
+    lines = ["".join(map(padded, titles, ("<14", ">17", ">18")))]
     lines += [f"{row.name:<14}{row.speed:>12.2f} MB/s{row.whole_speed:>13.2f} MB/s" for row in rows]
     return "\n".join(lines)
 
@@ -84,14 +81,13 @@ def _measure(name: str, codec: Codec, texts: list[str]) -> Measures:
     ended = time.perf_counter()
     size = sum(len(text.encode()) for text in texts) / 1e6
     tokens = sum(len(encoding.ids) for encoding in encoded)
-    unknown = int(codec.tokenizer.token_to_id(UNKNOWN) or 0)
     segmented = codec.preparation.segmented
     crossing = sum(_crossing(line, segmented, e.offsets) for line, e in zip(prepared, encoded, strict=True))
     return Measures(
         name=name,
         vocabulary=codec.tokenizer.get_vocab_size(),
         characters_per_token=sum(map(len, texts)) / tokens,
-        unknown=sum(list(encoding.ids).count(unknown) for encoding in encoded) / tokens,
+        unknown=sum(encoding.ids.count(SPECIALS.index(UNKNOWN)) for encoding in encoded) / tokens,
         crossing=crossing / tokens,
         lossless=sum(int(codec.decode(e.ids) == text) for e, text in zip(encoded, texts, strict=True)) / len(texts),
         speed=size / (ended - ready),

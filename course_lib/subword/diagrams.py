@@ -17,23 +17,20 @@ LONGEST, LISTED = 9, 3
 
 
 class Merged(NamedTuple):
-    """A node of the merge tree: the span of characters, and the merge that built it (None for a character)."""
+    """A node of the merge tree: a span of characters, and the number and the parts of the merge that built it."""
 
     start: int
     end: int
-    rank: int | None
-    parts: "tuple[Merged, ...]"
-
-    @property
-    def depth(self) -> int:
-        """Number of merges on the longest path down to a character."""
-        return 1 + max(part.depth for part in self.parts) if self.parts else 0
+    rank: int | None = None
+    parts: "tuple[Merged, ...]" = ()
+    # Number of merges on the longest path down to a character.
+    depth: int = 0
 
 
 def merge_tree(word: str, merges: Sequence[tuple[str, str]]) -> list[Merged]:
     """Return the tokens of a word under BPE as merge trees: the earliest-learned possible merge is applied first."""
     ranks = {tuple(pair): rank for rank, pair in reversed(list(enumerate(merges)))}
-    nodes = [Merged(at, at + 1, None, ()) for at in range(len(word))]
+    nodes = [Merged(at, at + 1) for at in range(len(word))]
     while True:
         texts = [word[node.start : node.end] for node in nodes]
         possible = [(ranks[pair], at) for at, pair in enumerate(pairwise(texts)) if pair in ranks]
@@ -41,7 +38,7 @@ def merge_tree(word: str, merges: Sequence[tuple[str, str]]) -> list[Merged]:
             return nodes
         rank, at = min(possible)
         left, right = nodes[at], nodes[at + 1]
-        nodes[at : at + 2] = [Merged(left.start, right.end, rank, (left, right))]
+        nodes[at : at + 2] = [Merged(left.start, right.end, rank, (left, right), 1 + max(left.depth, right.depth))]
 
 
 def segmentations(text: str, scores: Mapping[str, float]) -> list[tuple[float, tuple[str, ...]]]:
@@ -57,14 +54,9 @@ def segmentations(text: str, scores: Mapping[str, float]) -> list[tuple[float, t
 def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Mapping[str, float]) -> Drawing:
     """Draw how BPE and Unigram split the same word: the merge tree above it, the lattice of pieces below it.
 
-    Sources: Sennrich, Haddow and Birch 2016 (https://aclanthology.org/P16-1162/), Kudo 2018
-    (https://aclanthology.org/P18-1007/).
-
-    Args:
-        word: a word without spaces.
-        merges: BPE's merges in the order in which they were learned: `model.merges` in tokenizer.json.
-        scores: the log probability of each Unigram piece [nats]: `model.vocab` in tokenizer.json. Unigram writes the
-            space before a word as ▁.
+    `merges` are BPE's, in the order in which they were learned. `scores` are the log probabilities of Unigram's pieces
+    [nats]; Unigram writes the space before a word as ▁. Sources: Sennrich, Haddow and Birch 2016
+    (https://aclanthology.org/P16-1162/), Kudo 2018 (https://aclanthology.org/P18-1007/).
     """
     text = WORD + word
     ranked = segmentations(text, scores) if 0 < len(word) <= LONGEST else []
@@ -97,8 +89,8 @@ def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Map
     card.text(16, bottom, head, canvas.SMALL, canvas.MUTED, "start")
     for number, (score, path) in enumerate(ranked[:LISTED], start=1):
         line = f"{number}.  {' | '.join(path)}   {canvas.with_minus(f'{score:.2f}')}"
-        color_of_line = canvas.MUTED if number > 1 else canvas.ORANGE.line
-        card.text(16, bottom + 24 * number, line, color=color_of_line, anchor="start")
+        shade = canvas.MUTED if number > 1 else canvas.ORANGE.line
+        card.text(16, bottom + 24 * number, line, color=shade, anchor="start")
     return card.finish(
         tr("{word}: BPE merges, Unigram chooses", word=word),
         tr(
@@ -112,10 +104,7 @@ def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Map
 
 
 def _tree(card: canvas.Canvas, word: str, node: Merged, base: float, token: bool) -> canvas.Box:
-    """Draw a merge tree above the characters, whose upper edge is `base`. Return the box of its root.
-
-    `token` is true for the root of a whole tree, which is drawn in color.
-    """
+    """Draw a merge tree above the characters at `base`, with a whole `token` in color; return the box of its root."""
     middle = LEFT + COLUMN * (1 + (node.start + node.end) / 2) - 2
     if not node.parts and not token:
         return canvas.Box(middle - 20, base, 40, 28)
@@ -124,6 +113,6 @@ def _tree(card: canvas.Canvas, word: str, node: Merged, base: float, token: bool
     width = max(canvas.text_width(text), canvas.text_width(detail, canvas.SMALL)) + 8
     color = canvas.BLUE if token else canvas.PLAIN
     box = card.box(middle - width / 2, base - LEVEL * max(node.depth, 1), width, 40, text, detail, color=color)
-    for part in node.parts or (Merged(node.start, node.end, None, ()),):
+    for part in node.parts or (Merged(node.start, node.end),):
         card.line(box.bottom, _tree(card, word, part, base, False).top)
     return box

@@ -84,9 +84,9 @@ def small_models(found: Mapping[str, Sequence[Bits]]) -> Any:
 def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
     """Draw a bar chart of the distinct pieces that BPE training reads, by length, with and without segmentation."""
     figure, axis = subplots()
-    for name, pieces, colour in ((tr("segmented"), segmented, AFTER), (tr("unsegmented"), raw, BEFORE)):
-        lengths = Counter(min(len(piece), 40) for piece in set(pieces))
-        label = tr("{name}: {number:,} distinct", name=name, number=len(set(pieces)))
+    for name, pieces, colour in ((tr("segmented"), set(segmented), AFTER), (tr("unsegmented"), set(raw), BEFORE)):
+        lengths = Counter(min(len(piece), 40) for piece in pieces)
+        label = tr("{name}: {number:,} distinct", name=name, number=len(pieces))
         axis.bar(list(lengths), list(lengths.values()), color=colour, alpha=0.7, label=label)
     axis.set(xlabel=tr("characters per piece (40 = 40 or more)"), ylabel=tr("distinct pieces"))
     axis.legend(frameon=False)

@@ -28,7 +28,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Codec:
-    """Converter between raw text and ids, with the text preparation that the tokenizer was trained on."""
+    """Converter between raw text and ids."""
 
     tokenizer: Tokenizer
     preparation: Preparation
@@ -58,7 +58,7 @@ class Codec:
         return list(self.tokenizer.encode(self.prepare(text), add_special_tokens=False).tokens)
 
     def decode(self, ids: list[int]) -> str:
-        """Return the text for `ids`: the normalized text if the tokenizer is lossless, without marks cut in two."""
+        """Return the text for `ids`: the normalized text if the tokenizer is lossless."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
 
@@ -103,10 +103,9 @@ def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
 
 
 def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
-    """Return a decoder that joins the tokens and restores the text before segmentation.
+    """Return a decoder that joins tokens and byte tokens and undoes marks in the order of `japanese.marks.unmark`.
 
-    The marks are undone in the order of `japanese.marks.unmark`. A ␛ without its letter, because the text is cut or a
-    model made a mistake, is dropped. `byte_fallback`: byte tokens are first joined into characters. `word_mark` is
+    A ␛ without its letter, because the text is cut or a model made a mistake, is dropped. `word_mark` is
     sentencepiece's ▁ if the tokens contain it; it stands for a space added by the segmenter and is removed.
     """
     *others, escape = REPLACEMENTS

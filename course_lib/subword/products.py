@@ -32,13 +32,8 @@ def train(folder: Path, inputs: list[Path], settings: BpeConfig | UnigramConfig)
 # Lossless, on segmented text: the tokenizer of chapter 4.
 BPE = Product("subword/bpe", build=train, settings=bpe_settings, inputs=SEGMENTED, code=CODE)
 # Lossy, as in the GPT-2 XL recipe.
-BPE_RECIPE = Product(
-    "subword/bpe-recipe",
-    build=train,
-    settings=partial(bpe_settings, ["lossless=false", "byte_fallback=false"]),
-    inputs=SEGMENTED,
-    code=CODE,
-)
+lossy_settings = partial(bpe_settings, ["lossless=false", "byte_fallback=false"])
+BPE_RECIPE = Product("subword/bpe-recipe", build=train, settings=lossy_settings, inputs=SEGMENTED, code=CODE)
 BPE_RAW = Product("subword/bpe-raw", build=train, settings=bpe_settings, inputs=RAW, code=CODE)
 UNIGRAM = Product("subword/unigram", build=train, settings=unigram_settings, inputs=SEGMENTED, code=CODE)
 UNIGRAM_RAW = Product("subword/unigram-raw", build=train, settings=unigram_settings, inputs=RAW, code=CODE)

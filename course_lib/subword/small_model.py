@@ -1,7 +1,6 @@
 """Tokenizers judged by a small GPT-2: bits per raw character of unseen documents, after a short training.
 
-Characters per token do not say how hard the tokens are to predict. Here, one GPT-2 is trained on the same documents
-with each tokenizer, and evaluated on the same unseen documents (course_lib/evaluation/bits.py).
+Characters per token do not say how hard the tokens are to predict.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +30,7 @@ from course_lib.training.settings import OptimizerConfig, RateConfig
 
 @dataclass(frozen=True, config=STRICT)
 class SmallModelConfig:
-    """A GPT-2 of one block and its training, the same for every tokenizer."""
+    """A small GPT-2 and its training, the same for every tokenizer."""
 
     hidden_size: int = setting(64, "width of the residual stream", ge=2)
     num_layers: int = setting(1, "transformer blocks", ge=1)
@@ -98,7 +97,7 @@ def judge(
 ) -> dict[str, list[Bits]]:
     """Train one model per tokenizer and seed, and return its figures on unseen documents, in the order of the seeds."""
     settings = settings or SmallModelConfig()
-    # Windows that overlap by half a sequence would double the cost of scoring and lower all figures alike.
+    # Overlapping windows would double the cost of scoring and lower all figures alike.
     windows = WindowSettings(stride=settings.length, batch_size=settings.batch)
     found: dict[str, list[Bits]] = {}
     with progress(len(codecs) * len(seeds), "model", "training small models") as bar:

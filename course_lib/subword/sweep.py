@@ -1,6 +1,7 @@
 """Tokenizers trained on given texts, and the effect of the vocabulary size on held-out text."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,18 +44,16 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
     measured: dict[str, dict[int, float]] = {}
     with TemporaryDirectory() as name, progress(len(algorithms) * len(sizes), "tokenizer", "training") as bar:
         sources = {segmented: _written(texts[:at], Path(name), segmented) for segmented in (True, False)}
-        for label, segmented in algorithms.items():
-            for size in sizes:
-                bar.set_postfix_str(tr("{tokenizer}, {size} entries", tokenizer=tr(label), size=size))
-                bar.update()
-                try:
-                    codec = _trained(sources[segmented], _settings(label.startswith("Unigram"), size))
-                except CourseError as error:
-                    if not str(error).startswith("vocab_size:"):
-                        raise
-                    continue
-                row = compare({label: codec}, held_out)[0]
-                measured.setdefault(label, {})[size] = row.characters_per_token
+        for (label, segmented), size in product(algorithms.items(), sizes):
+            bar.set_postfix_str(tr("{tokenizer}, {size} entries", tokenizer=tr(label), size=size))
+            bar.update()
+            try:
+                codec = _trained(sources[segmented], _settings(label.startswith("Unigram"), size))
+            except CourseError as error:
+                if not str(error).startswith("vocab_size:"):
+                    raise
+                continue
+            measured.setdefault(label, {})[size] = compare({label: codec}, held_out)[0].characters_per_token
     return measured
 
 

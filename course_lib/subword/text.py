@@ -69,10 +69,9 @@ def lines(paths: Iterable[Path]) -> Iterator[str]:
 
 
 def alphabet(paths: Iterable[Path], limit: int, always: str = "", never: str = "") -> list[str]:
-    """Return the characters that get an entry of their own, sorted by code point: `always` and the most frequent ones.
+    """Return at most `limit` characters, sorted by code point: `always` and the most frequent ones, without whitespace.
 
-    There are at most `limit` of them, none in `never` and no whitespace. Among equally frequent characters, those with
-    smaller code points are preferred, so that the same text always gives the same alphabet.
+    Among equally frequent ones, the smaller code points come first, so that the same text gives the same alphabet.
     """
     counts: Counter[str] = Counter()
     for line in lines(paths):
