@@ -17,15 +17,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 CASES = ((0, "bf16"), (1, "fp32"), (2, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
 STEPS = 2
-SHAPE = {
-    "n_positions": 16,
-    "n_embd": 16,
-    "n_layer": 2,
-    "n_head": 2,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 2,
-}
+ENDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
+SHAPE = ENDS | {"n_positions": 16, "n_embd": 16, "n_layer": 2, "n_head": 2}
 
 
 def settings(stage: int, dtype: str) -> dict[str, object]:

@@ -19,12 +19,9 @@ def tokenizer(place: Path, lossless: bool = True) -> Path:
     lines = place / "lines.txt"
     lines.write_text("\n".join(segment(text, lossless) for text in [SENTENCE] * 3 + [OTHER]) + "\n", encoding="utf8")
     words = place / "tokenizer"
-    train_bpe(
-        [lines],
-        words,
-        BpeConfig(vocab_size=302 if lossless else 40, limit_alphabet=24, lossless=lossless, byte_fallback=lossless),
-        False,
-    )
+    size = 302 if lossless else 40
+    settings = BpeConfig(vocab_size=size, limit_alphabet=24, lossless=lossless, byte_fallback=lossless)
+    train_bpe([lines], words, settings, False)
     return words
 
 
@@ -34,14 +31,14 @@ def memorized(place: Path, lossless: bool = True, positions: int = 40) -> Path:
     codec = tokenizers.load(words)
     rows = codec.tokenizer.get_vocab_size() + PADDING
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(
-        GPT2Config(vocab_size=rows, n_positions=positions, n_embd=32, n_layer=2, n_head=2, bos_token_id=2, eos_token_id=2, pad_token_id=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
-    )  # fmt: skip
+    ends = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 2)
+    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0)
+    shape = GPT2Config(vocab_size=rows, n_positions=positions, n_embd=32, n_layer=2, n_head=2, **ends, **dropout)
+    model = GPT2LMHeadModel(shape)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0)
     sentence = codec.encode(SENTENCE)
-    ids = torch.tensor(
-        [[2, *sentence, 2], [*sentence, 2, 2]]
-    )  # at two positions, as a prompt begins with its first word
+    # At two positions, as a prompt begins with its first word.
+    ids = torch.tensor([[2, *sentence, 2], [*sentence, 2, 2]])
     for _ in range(60):
         loss = model(ids, labels=ids).loss
         loss.backward()

@@ -66,11 +66,7 @@ def test_a_warm_up_longer_than_the_run_is_refused_when_the_settings_are_read():
 
 
 def test_readme_lists_every_setting():
-    rows = re.findall(
-        r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$",
-        README.split("## All settings")[1].split("##")[0],
-        re.MULTILINE,
-    )
-    assert rows == [
-        (key, kind.replace("|", "/"), default, what) for key, kind, default, what in describe(PretrainConfig)
-    ]
+    section = README.split("## All settings")[1].split("##")[0]
+    rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$", section, re.MULTILINE)
+    described = describe(PretrainConfig)
+    assert rows == [(key, kind.replace("|", "/"), default, what) for key, kind, default, what in described]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from course_lib.errors import CourseError, UsageError
+from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
@@ -70,13 +71,8 @@ def run(made: Path, words: Path, rows: int, tmp_path: Path) -> Path:
     inputs = {"/secret/place/wiki/text": {"documents": 1234, "tokens": 567_890, "sha256": "0"}}
     (run / "deepspeed.json").write_text(json.dumps({"train_batch_size": 24}))
     (run / "data.json").write_text(json.dumps({"inputs": inputs, "train_tokens": 538_000}))
-    for step, kind, loss in [
-        (1, "train", 5.5),
-        (2, "train", 5.0),
-        (2, "eval", 4.75),
-        (5, "train", 3.0),
-        (5, "eval", 2.5),
-    ]:
+    losses = [(1, "train", 5.5), (2, "train", 5.0), (2, "eval", 4.75), (5, "train", 3.0), (5, "eval", 2.5)]
+    for step, kind, loss in losses:
         log.append(run, {"kind": kind, "step": step, "loss": loss, "tokens_per_second": 10.0, "learning_rate": 1e-4})
     return run
 
@@ -118,9 +114,8 @@ def test_weights_are_stored_as_the_run_computed(
 ) -> None:
     step = made / name / f"global_step{STEPS}"  # the step's own folder is a source, too
     export(step, tmp_path / "model", config=shape, tokenizer=words)
-    assert same(
-        GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto").state_dict(), truth(made, name, dtype)
-    )
+    loaded = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto").state_dict()
+    assert same(loaded, truth(made, name, dtype))
 
 
 def test_a_checkpoint_of_the_trainer(made: Path, words: Path, tmp_path: Path) -> None:
@@ -141,9 +136,7 @@ def test_a_trainers_checkpoint_without_deepspeed(made: Path, words: Path, tmp_pa
     assert same(loaded, truth(made, "trainer", torch.bfloat16))
 
 
-def test_a_run_gives_its_latest_whole_checkpoint_with_everything(
-    run: Path, words: Path, rows: int, tmp_path: Path
-) -> None:
+def test_a_run_gives_its_latest_whole_checkpoint(run: Path, words: Path, rows: int, tmp_path: Path) -> None:
     target = tmp_path / "japanese-gpt2"
     report = export(run, target, license="cc-by-sa-4.0")
     assert (report.step, report.dtype, report.loss) == (STEPS, "bf16", 4.75)
@@ -191,19 +184,12 @@ def test_pipeline_and_course_generate_work_on_the_folder(run: Path, tmp_path: Pa
     codec = text_codec.load(target).codec
     assert codec
     prompt = codec.prepare("早稲田")
-    torch.manual_seed(0)
-    (found,) = pipeline("text-generation", model=str(target))(prompt)
-    assert found["generated_text"].startswith(prompt) and found["generated_text"] != prompt
-    (found,) = pipeline("text-generation", model=str(target))("", do_sample=False)
-    assert found["generated_text"] == generator.generate([""], greedy(8))[0][0].text
-    (found,) = pipeline("text-generation", model=str(target))(prompt, do_sample=False, return_full_text=False)
-    assert found["generated_text"] == generator.generate(["早稲田"], greedy(8))[0][0].continuation
-
-
-def greedy(tokens: int) -> Any:
-    from course_lib.generation.config import GenerateConfig
-
-    return GenerateConfig(strategy="greedy", max_new_tokens=tokens, min_new_tokens=0)
+    greedy = GenerateConfig(strategy="greedy", max_new_tokens=8, min_new_tokens=0)
+    continued = pipeline("text-generation", model=str(target))
+    (found,) = continued("", do_sample=False)
+    assert found["generated_text"] == generator.generate([""], greedy)[0][0].text
+    (found,) = continued(prompt, do_sample=False, return_full_text=False)
+    assert found["generated_text"] == generator.generate(["早稲田"], greedy)[0][0].continuation
 
 
 def test_the_cards_own_lines_run(
@@ -240,11 +226,11 @@ def test_a_gpt_neox_of_today_and_of_older_versions(words: Path, rows: int, tmp_p
     shutil.copytree(tmp_path / "checkpoint-7", old)
     tensors = load_file(old / "model.safetensors")
     constants = {
-        "attention.bias": torch.ones(1, 1, 16, 16),
-        "attention.masked_bias": torch.tensor(-1e9),
-        "attention.rotary_emb.inv_freq": torch.ones(2),
+        "bias": torch.ones(1, 1, 16, 16),
+        "masked_bias": torch.tensor(-1e9),
+        "rotary_emb.inv_freq": torch.ones(2),
     }
-    tensors |= {f"gpt_neox.layers.0.{name}": value for name, value in constants.items()}
+    tensors |= {f"gpt_neox.layers.0.attention.{name}": value for name, value in constants.items()}
     save_file(tensors, old / "model.safetensors")
     content = json.loads((old / "config.json").read_text())
     del content["rope_parameters"]
@@ -306,7 +292,7 @@ def test_what_is_wrong_is_one_line_and_the_earlier_export_stays(
     cases: list[tuple[Path, dict[str, Any], str]] = [
         (made / "fp32-1", {}, "--tokenizer"),
         (made / "fp32-1", {"tokenizer": words}, "--config: .* says nothing of the model's shape"),
-        (made / "fp32-1", {"tokenizer": words, "config": wide}, r"wte.weight has shape \(\d+, 16\), the configuration says \(\d+, 32\)"),
+        (made / "fp32-1", {"tokenizer": words, "config": wide}, r"size mismatch for transformer.wte.weight"),
         (words, {"config": shape}, "no checkpoint: it has neither a global_step folder"),
         (target, {"tokenizer": words}, "is the input itself"),
     ]  # fmt: skip

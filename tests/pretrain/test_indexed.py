@@ -71,10 +71,8 @@ def test_what_is_written_in_any_portions_is_read_back(documents: list[list[int]]
         prefix = Path(folder) / "t"
         with IndexedWriter(prefix, dtype) as writer:
             for part in (documents[:cut], documents[cut:]):
-                writer.append(
-                    np.array([each for document in part for each in document], dtype),
-                    np.array([len(each) for each in part], np.int64),
-                )
+                ids = [each for document in part for each in document]
+                writer.append(np.array(ids, dtype), np.array(list(map(len, part)), np.int64))
         assert read(prefix) == [each for each in documents if each]
         assert summarize(prefix).documents == len(documents)
         assert files_of(prefix)[1].read_bytes() == files_of(write(Path(folder) / "u", documents, dtype))[1].read_bytes()
@@ -100,9 +98,8 @@ def test_merging_appends_sequences_and_shifts_documents(tmp_path: Path) -> None:
     (tmp_path / "b.idx").write_bytes(sentences)
     (tmp_path / "b.bin").write_bytes(struct.pack("<4H", 4, 5, 6, 7))
     summary = merge([first, tmp_path / "b", first], tmp_path / "c")
-    assert (tmp_path / "c.idx").read_bytes() == index_bytes(
-        8, [1, 2, 1, 2, 1, 1, 2], [0, 2, 6, 8, 12, 14, 16], [0, 1, 1, 2, 4, 5, 6, 6, 7]
-    )
+    merged = [1, 2, 1, 2, 1, 1, 2], [0, 2, 6, 8, 12, 14, 16], [0, 1, 1, 2, 4, 5, 6, 6, 7]
+    assert (tmp_path / "c.idx").read_bytes() == index_bytes(8, *merged)
     assert read(tmp_path / "c") == [[1], [2, 3], [4], [5, 6], [7], [1], [2, 3]]
     assert (summary.sequences, summary.documents, summary.tokens) == (7, 8, 10)
 
@@ -146,7 +143,7 @@ GOOD = index_bytes(8, [3, 2], [0, 6], [0, 1, 2])
     [
         (GOOD[:-1], 10, "t.idx: truncated or broken"),
         (b"", 10, "t.idx"),
-        (b"TNTIDX\0\0" + GOOD, 10, "t.idx: .*older"),
+        (b"TNTIDX\0\0" + GOOD, 10, "t.idx: not a Megatron index"),
         (GOOD[:17] + b"\7" + GOOD[18:], 10, "t.idx: .*dtype code 7"),
         (GOOD[:18] + b"\xff" * 8 + GOOD[26:], 10, "t.idx: truncated"),
         (index_bytes(8, [3, 2], [0, 4], [0, 1, 2]), 10, "t.idx: broken"),
@@ -155,11 +152,11 @@ GOOD = index_bytes(8, [3, 2], [0, 6], [0, 1, 2])
     ],
 )
 def test_broken_files_are_refused_with_what_is_wrong(
-    tmp_path: Path, index: bytes | None, data: int | None, message: str
+    tmp_path: Path, index: bytes, data: int | None, message: str
 ) -> None:
-    for name, content in (("t.idx", index), ("t.bin", None if data is None else bytes(data))):
-        if content is not None:
-            (tmp_path / name).write_bytes(content)
+    (tmp_path / "t.idx").write_bytes(index)
+    if data is not None:
+        (tmp_path / "t.bin").write_bytes(bytes(data))
     for reader in (IndexedDataset, summarize, repair):
         with pytest.raises(CourseError, match=message) as caught:
             reader(tmp_path / "t")

@@ -45,20 +45,9 @@ def test_each_architecture_computes_its_own_attention_again(attention):
 
 
 def test_only_matrices_and_embeddings_decay():
-    wanted = {
-        "gpt2": [
-            "transformer.wte.weight", "transformer.wpe.weight", "transformer.h.0.attn.c_attn.weight",
-            "transformer.h.0.attn.c_proj.weight", "transformer.h.0.mlp.c_fc.weight", "transformer.h.0.mlp.c_proj.weight",
-        ],
-        "gpt-neox": [
-            "gpt_neox.embed_in.weight", "gpt_neox.layers.0.attention.query_key_value.weight", "gpt_neox.layers.0.attention.dense.weight",
-            "gpt_neox.layers.0.mlp.dense_h_to_4h.weight", "gpt_neox.layers.0.mlp.dense_4h_to_h.weight", "lm_head.weight",
-        ],
-    }  # fmt: skip
     for architecture in ARCHITECTURES:
         shape = ModelConfig(architecture, vocab_size=50, hidden_size=32, num_layers=1, num_attention_heads=2)
-        names = [name for name, _ in build_model(shape).named_parameters()]
-        assert [name for name in names if decays(name)] == wanted[architecture]
+        assert all(decays(name) == (p.ndim > 1) for name, p in build_model(shape).named_parameters())
 
 
 def test_both_start_alike():
@@ -94,7 +83,5 @@ def test_the_schedule_is_fleetx():
     line = RateConfig(max=1e-4, min=0, warmup_steps=10, decay="linear")
     assert [learning_rate(line, step, 110) for step in (5, 10, 60, 110)] == pytest.approx([5e-5, 1e-4, 5e-5, 0])
     assert learning_rate(RateConfig(warmup_steps=0), 1, 100) == pytest.approx(5e-5, rel=1e-3)
-    with pytest.raises(
-        UsageError, match=r"warmup_steps: 11 is not allowed: must not exceed the 10 steps up to the last step"
-    ):
+    with pytest.raises(UsageError, match=r"warmup_steps: 11 is not allowed"):
         learning_rate(RateConfig(warmup_steps=11), 1, 10)
