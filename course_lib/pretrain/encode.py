@@ -4,12 +4,11 @@ Words recur often in segmented text, so the token ids of each word are cached as
 each document were encoded as a whole (`encode_batch_fast`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +24,8 @@ from course_lib.pretrain.indexed import IndexedWriter, dtype_for, files_of
 from course_lib.subword import folder
 from course_lib.subword.text import is_segmented
 
-# Maximum number of cached words (about 50 MB), and their maximum length [characters]. The first words seen are kept,
-# because frequent words occur early.
-REMEMBERED, LONGEST = 1 << 18, 64
+# Maximum number of cached words (about 50 MB).
+REMEMBERED = 1 << 18
 
 
 @dataclass
@@ -98,42 +96,38 @@ class Encoder:
         self.tokenizer.no_padding()
         self.dtype = dtype_for(max(self.tokenizer.get_vocab().values()) + 1)
         self.unknown, self.eod = (folder.special_id(path, self.tokenizer, key) for key in ("unk_token", "eos_token"))
-        self.words = _Words(self.tokenizer, self.dtype) if _splits_at_spaces(self.tokenizer) else None
+        self.by_word = _splits_at_spaces(self.tokenizer)
+        # With Metaspace, the space before a word is part of the word.
+        self.lead = " " if isinstance(self.tokenizer.pre_tokenizer, pre_tokenizers.Metaspace) else ""
+        self.words = _Words(lambda word: self._ids(self.lead + word))
 
     def encode(self, text: str) -> bytes:
         """Return the token ids of one prepared document, as the bytes of an array of dtype `self.dtype`."""
-        if self.words is not None:
-            return self.words.encode(text)
-        # Encode one document per call: the worker processes provide the parallelism, not the library's threads.
+        if not self.by_word:
+            return self._ids(text)
+        if not self.lead:
+            return b"".join(map(self.words.__getitem__, text.replace("\n", " ").split(" ")))
+        first, *others = text.split(" ")
+        return self._ids(first) + b"".join(map(self.words.__getitem__, others))
+
+    def _ids(self, text: str) -> bytes:
+        # Encode one text per call: the worker processes provide the parallelism, not the library's threads.
         (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)
         return np.array(encoding.ids, self.dtype).tobytes()
 
 
 class _Words(dict[str, bytes]):
-    """Cache that maps each word to the bytes of its token ids.
+    """The token ids of words. The first REMEMBERED words are kept, because frequent words occur early."""
 
-    Line breaks also separate words, except with Metaspace, where the space before a word is part of the word.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
+    def __init__(self, ids: Callable[[str], bytes]) -> None:
         super().__init__()
-        self.tokenizer, self.dtype = tokenizer, dtype
-        self.lead = " " if isinstance(tokenizer.pre_tokenizer, pre_tokenizers.Metaspace) else ""
-
-    def encode(self, text: str) -> bytes:
-        if not self.lead:
-            return b"".join(map(self.__getitem__, text.replace("\n", " ").split(" ")))
-        first, *others = text.split(" ")
-        return self._ids(first) + b"".join(map(self.__getitem__, others))
+        self.ids = ids
 
     def __missing__(self, word: str) -> bytes:
-        ids = self._ids(self.lead + word)
-        if len(self) < REMEMBERED and len(word) <= LONGEST:
+        ids = self.ids(word)
+        if len(self) < REMEMBERED:
             self[word] = ids
         return ids
-
-    def _ids(self, text: str) -> bytes:
-        return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, self.dtype).tobytes()
 
 
 def _splits_at_spaces(tokenizer: Tokenizer) -> bool:

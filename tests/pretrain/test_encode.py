@@ -120,7 +120,7 @@ WORDS = st.text(alphabet="大学でa1.、␣␛ns▁<>/ \n\t\u3000", max_size=30
 @pytest.mark.parametrize("name", SEGMENTED)
 def test_words_one_by_one_give_the_ids_of_the_text(place: Path, name: str) -> None:
     encoder = Encoder(place / name)
-    assert encoder.words is not None
+    assert encoder.by_word
 
     @given(text=WORDS)
     @settings(max_examples=200, deadline=None)
@@ -144,7 +144,7 @@ def test_a_tokenizer_that_looks_across_spaces_gets_whole_documents(place: Path, 
         loaded.model.dropout = 0.5
     loaded.save(str(tmp_path / "tokenizer.json"))
     encoder = Encoder(tmp_path)
-    assert encoder.words is None
+    assert not encoder.by_word
     if change != "dropout":
         (whole,) = loaded.encode_batch_fast(["大学 で 学ぶ"], add_special_tokens=False)
         assert np.frombuffer(encoder.encode("大学 で 学ぶ"), encoder.dtype).tolist() == whole.ids
