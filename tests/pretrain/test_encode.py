@@ -6,23 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from course_lib.corpus.wikipedia import extract
 from course_lib.documents import read_batches, read_texts
 from course_lib.errors import CourseError, UsageError
-from course_lib.japanese.pipeline import segment_file
 from course_lib.pretrain import encode
 from course_lib.pretrain.encode import Encoder, tokenize
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for, files_of, summarize
 from course_lib.subword import folder
-from course_lib.subword.bpe import train_bpe
-from course_lib.subword.config import BpeConfig, UnigramConfig
-from course_lib.subword.unigram import train_unigram
-from course_lib.workspace import products as workspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
-SEGMENTED = ("bpe", "recipe", "unigram", "spm-bpe")
+from tests.subword.test_tokenizers import train_all
+
+SEGMENTED = ("bpe", "bpe-recipe", "unigram", "spm-bpe")
 TRICKY = [
     "大学 で <s> 学ぶ</s>x 。 a<s> <unk>\n二 行目 ␛n ␣Studio",
     "全角\u3000空白 と\tタブ と  二重  空白 \n \n末尾 ",
@@ -33,17 +29,7 @@ TRICKY = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("tokenize")
-    raw, lines = place / "raw.jsonl", place / "lines.txt"
-    extract(workspace.data("jawiki-sample.xml.bz2"), raw)
-    segment_file(raw, lines)
-    train_bpe([lines], place / "bpe", BpeConfig(vocab_size=5000, limit_alphabet=3500), False)
-    recipe = BpeConfig(vocab_size=3000, limit_alphabet=1500, lossless=False, byte_fallback=False)
-    train_bpe([lines], place / "recipe", recipe, False)
-    train_bpe([raw], place / "raw-bpe", BpeConfig(vocab_size=5000, limit_alphabet=3500), False)
-    train_unigram([lines], place / "unigram", UnigramConfig(vocab_size=5000))
-    train_unigram([lines], place / "spm-bpe", UnigramConfig(vocab_size=5000, model_type="bpe"))
-    return place
+    return train_all(tmp_path_factory.mktemp("tokenize"))
 
 
 def expected(tokenizer: Path, texts: list[str], prefix: Path, eod: list[int]) -> list[bytes]:
@@ -84,7 +70,7 @@ def test_the_bytes_do_not_depend_on_the_workers(place: Path, tmp_path: Path, mon
     assert reports[0].tokens == reports[1].tokens > 10_000
 
 
-@pytest.mark.parametrize("name", ["bpe", "raw-bpe"])
+@pytest.mark.parametrize("name", ["bpe", "bpe-raw"])
 def test_documents_are_prepared_as_the_training_text_was(place: Path, tmp_path: Path, name: str) -> None:
     texts = ["Visual Studioで学ぶ。\n二行目", "", "ｶﾞｷﾞ<s>", "\n"]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf8")
@@ -156,7 +142,7 @@ def test_what_does_not_go_together_is_refused_and_nothing_replaced(place: Path, 
     broken, mixed = tmp_path / "broken.jsonl", [place / "lines.txt", place / "raw.jsonl"]
     broken.write_text('{"text": "一"}\nnonsense\n', encoding="utf8")
     for sources, tokenizer, workers, message in (
-        ([place / "lines.txt"], "raw-bpe", 1, "segmented"),
+        ([place / "lines.txt"], "bpe-raw", 1, "segmented"),
         (mixed, "bpe", 1, "allowed"),
         ([broken], "bpe", 1, "line 2"),
         ([broken], "bpe", 2, "line 2"),

@@ -23,12 +23,9 @@ def model() -> GPT2LMHeadModel:
 
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> Path:
-    return _tokenizer(tmp_path / "tokenizer", 300)
-
-
-def _tokenizer(folder: Path, entries: int) -> Path:
+    folder = tmp_path / "tokenizer"
     folder.mkdir()
-    words = ["<unk>", "<s>", "</s>", *(f"word{n}" for n in range(3, entries))]
+    words = ["<unk>", "<s>", "</s>", *(f"word{n}" for n in range(3, 300))]
     made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer_folder.save(made, tokenizer_folder.Preparation(segmented=True, marked=True), folder)
     return folder
@@ -46,9 +43,8 @@ def _same(folder: Path, model: GPT2LMHeadModel, dtype: torch.dtype = torch.float
 
 def _edit(file: Path, changes: dict[str, object]) -> None:
     """Changes entries of a .pt file; None takes one out."""
-    state = (
-        torch.load(file, weights_only=False) | changes
-    )  # not safe_load: its tensors are the file, about to be replaced
+    # Not safe_load: its tensors are the file, about to be replaced.
+    state = torch.load(file, weights_only=False) | changes
     torch.save({key: value for key, value in state.items() if value is not None}, file)
 
 

@@ -69,6 +69,10 @@ def settings(place: Path, run: Path, *overrides: str) -> PretrainConfig:
     return config.build(PretrainConfig, values, overrides)
 
 
+def train_losses(run) -> list[float]:
+    return [entry["loss"] for entry in run.log if entry["kind"] == "train"]
+
+
 def weights(run: Path) -> dict[str, torch.Tensor]:
     return dict(load_file(checkpoint.whole_checkpoints(run)[0] / "model.safetensors"))
 
@@ -76,9 +80,8 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def unbroken(place, tmp_path_factory):
     """A run with dropout, as one piece."""
-    return launch.train(
-        Gpt2(settings(place, tmp_path_factory.mktemp("runs") / "whole", "model.hidden_dropout_prob=0.1"))
-    )
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    return launch.train(Gpt2(settings(place, run, "model.hidden_dropout_prob=0.1")))
 
 
 def test_a_run_leaves_what_it_promises(unbroken):
@@ -93,9 +96,8 @@ def test_a_run_leaves_what_it_promises(unbroken):
     assert [entry["step"] for entry in entries if entry["kind"] == "test"] == [20]
     assert train[-1]["loss"] < train[0]["loss"] - 0.5
     assert all(0 < entry["reader_cost"] < entry["batch_cost"] for entry in train)
-    assert train[5]["learning_rate"] == pytest.approx(
-        learning_rate(settings(unbroken.folder, unbroken.folder).optimizer.lr, 6, STEPS)
-    )
+    rate = settings(unbroken.folder, unbroken.folder).optimizer.lr
+    assert train[5]["learning_rate"] == pytest.approx(learning_rate(rate, 6, STEPS))
     kept = [checkpoint.step_of(path) for path in checkpoint.whole_checkpoints(unbroken.folder)]
     assert kept == [20, 15]
 
@@ -119,9 +121,7 @@ def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     before, after = weights(unbroken.folder), weights(resumed.folder)
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert [e["loss"] for e in unbroken.log if e["kind"] == "train"] == [
-        e["loss"] for e in resumed.log if e["kind"] == "train"
-    ]
+    assert train_losses(unbroken) == train_losses(resumed)
 
 
 class Node:
@@ -189,8 +189,7 @@ def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbr
     assert (code, said.count("\n")) == (1, 1)
     assert "nodeB was lost" in said and "--resume continues from checkpoint-5" in said
     assert not [rank for rank in ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
-    train = [entry["loss"] for entry in unbroken.log if entry["kind"] == "train"]
-    assert [entry["loss"] for entry in log.read(run)] == train[:7]
+    assert [entry["loss"] for entry in log.read(run)] == train_losses(unbroken)[:7]
 
     ends = [node.end() for node in both("--resume")]
     assert [code for code, _, _ in ends] == [0, 0], ends
@@ -201,7 +200,6 @@ def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbr
 
 def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):
     run = launch.train(Gpt2(settings(place, tmp_path / "run")))
-    wanted = run.log
     chosen = config.load(PretrainConfig, run.folder / "config.yaml")
     torch.manual_seed(chosen.engine.seed)
     model = build_model(chosen.model)
@@ -223,15 +221,14 @@ def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path
             group["lr"] = learning_rate(chosen.optimizer.lr, step, STEPS)
         optimizer.step()
         losses.append(loss.item())
-    assert [e["loss"] for e in wanted if e["kind"] == "train"] == pytest.approx(losses, rel=2e-5)
+    assert train_losses(run) == pytest.approx(losses, rel=2e-5)
 
 
 @pytest.mark.rehearse
 def test_the_log_tells_the_highest_loss_and_norm_of_an_interval(place, tmp_path, unbroken):
     """A mean over 10 steps, or the norm of the last one, would hide a spike between two lines."""
-    run = launch.train(
-        Gpt2(settings(place, tmp_path / "run", "model.hidden_dropout_prob=0.1", "engine.logging_freq=10"))
-    )
+    chosen = settings(place, tmp_path / "run", "model.hidden_dropout_prob=0.1", "engine.logging_freq=10")
+    run = launch.train(Gpt2(chosen))
     each = [entry for entry in unbroken.log if entry["kind"] == "train"]
     intervals = {1: each[:1], 10: each[1:10], 20: each[10:]}
     logged = {entry["step"]: entry for entry in run.log if entry["kind"] == "train"}
@@ -302,10 +299,9 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
     }.items():
+        changed = settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides)
         with pytest.raises(UsageError, match=words):
-            launch.train(
-                Gpt2(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides)), resume=True
-            )
+            launch.train(Gpt2(changed), resume=True)
     done = launch.train(Gpt2(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1")), resume=True)
     assert done.steps == STEPS and done.log == unbroken.log
 
@@ -323,25 +319,23 @@ def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
     shape = ("model.architecture=gpt-neox", "model.rotary_pct=0.5", "model.hidden_dropout_prob=0.1")
     chosen = settings(place, tmp_path / "run", *shape, "precision.dtype=bf16", "engine.max_steps=10")
     run = launch.train(Gpt2(chosen))
-    losses, before = [entry["loss"] for entry in run.log if entry["kind"] == "train"], weights(run.folder)
+    losses, before = train_losses(run), weights(run.folder)
     assert losses[-1] < losses[0] - 0.2
     shutil.rmtree(run.folder / "checkpoints" / "checkpoint-10")
     again = launch.train(Gpt2(chosen), resume=True)
-    assert [entry["loss"] for entry in again.log if entry["kind"] == "train"] == losses
+    assert train_losses(again) == losses
     assert all(torch.equal(before[name], tensor) for name, tensor in weights(run.folder).items())
 
     report = export(run.folder, run.folder / "model")
     model = AutoModelForCausalLM.from_pretrained(run.folder / "model", dtype="auto")
     assert (model.dtype, report.parameters) == (torch.bfloat16, chosen.model.parameters())
-    assert all(
-        torch.equal(tensor, model.state_dict()[name.replace("embed_out", "lm_head")]) for name, tensor in before.items()
-    )
+    loaded = model.state_dict()
+    assert all(torch.equal(before[name], loaded[name.replace("embed_out", "lm_head")]) for name in before)
     test = data.dataset(chosen, data.open_splits(chosen.data, VOCABULARY).test)
     assert test
     tokens = torch.from_numpy(np.stack([test[i] for i in range(len(test) // 4 * 4)]))
     with torch.no_grad():
-        loss = torch.nn.functional.cross_entropy(
-            model(tokens[:, :-1]).logits.float().flatten(0, 1), tokens[:, 1:].flatten()
-        )
+        logits = model(tokens[:, :-1]).logits.float()
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
     (measured,) = (entry["loss"] for entry in again.log if entry["kind"] == "test")
     assert loss.item() == pytest.approx(measured, abs=1e-5)

@@ -1,6 +1,7 @@
 """The small GPT-2 that judges tokenizers: it learns, depends on the seed alone, and its figures are comparable."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from course_lib.corpus import products
@@ -28,10 +29,8 @@ def codec(texts: list[str]) -> Codec:
 
 
 def test_it_learns(codec: Codec, texts: list[str]) -> None:
-    untrained = bits(
-        train(codec, texts[::2], 0, SmallModelConfig(hidden_size=32, length=32, batch=8, passes=0.01)), texts[1::2]
-    )
-    trained = bits(train(codec, texts[::2], 0, TINY), texts[1::2])
+    short = replace(TINY, passes=0.01)
+    untrained, trained = (bits(train(codec, texts[::2], 0, each), texts[1::2]) for each in (short, TINY))
     # A model that knows nothing costs log2(vocabulary) bits per token.
     assert untrained.bits / untrained.tokens == pytest.approx(math.log2(2000), abs=0.6)
     assert trained.bits_per_character < untrained.bits_per_character - 1

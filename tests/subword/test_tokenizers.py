@@ -44,7 +44,11 @@ def test_a_tokenizer_does_not_replace_the_folder_of_its_text(tmp_path: Path, tra
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("tokenizers")
+    return train_all(tmp_path_factory.mktemp("tokenizers"))
+
+
+def train_all(place: Path) -> Path:
+    """Train the tokenizers NAMES in a folder, on the texts raw.jsonl, lines.txt and plain.txt in it."""
     raw, lines, plain = place / "raw.jsonl", place / "lines.txt", place / "plain.txt"
     extract(workspace.data("jawiki-sample.xml.bz2"), raw)
     segment_file(raw, lines)
