@@ -125,9 +125,9 @@ def _find(source: Path, step: int | None) -> tuple[Path, Path | None, int | None
 
 def _tokenizer_folder(checkpoint: Path, run: Path | None, settings: PretrainConfig | None) -> Path:
     """Return the tokenizer folder of the checkpoint, of the run or of its settings."""
-    candidates = filter(None, [checkpoint, run and run / "tokenizer", settings and settings.data.tokenizer])
-    if folder := next(filter(has_tokenizer, candidates), None):
-        return folder
+    for folder in (checkpoint, run and run / "tokenizer", settings and settings.data.tokenizer):
+        if folder and has_tokenizer(folder):
+            return folder
     raise UsageError(f"--tokenizer: none in {checkpoint}; allowed: a folder with tokenizer.json")
 
 

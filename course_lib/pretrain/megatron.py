@@ -223,8 +223,8 @@ def gpt2_weights(
         value = _merged(source, theirs, dim, size)
         if QKV in theirs:
             # The order of the rows: rank, 3, row in version 0; row, 3 in version 1; head, 3, row since version 2.
-            order = {0: (len(source.ranks), 3, -1), 1: (-1, 3)}.get(version, (config.n_head, 3, -1))
-            value = value.unflatten(0, order).movedim(1, 0).reshape(size)
+            order = (len(source.ranks), 3, -1) if version == 0 else (-1, 3) if version == 1 else (config.n_head, 3, -1)
+            value = value.reshape(*order, *size[1:]).movedim(1, 0).reshape(size)
         yield ours, value.t() if transposed else value
 
 

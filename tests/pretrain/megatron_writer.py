@@ -11,6 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 FIRST_LAYER = {"new": 2, "old": 3}  # number of the first transformer layer's file
 NORM_AFTER = {"new": 0, "old": 1}  # numbers left out between the last layer and the norm
 State = dict[str, torch.Tensor]
+Split = Callable[[torch.Tensor], torch.Tensor]
 
 
 def model(**changes: Any) -> Any:
@@ -31,10 +32,7 @@ def arguments(source: GPT2LMHeadModel, ranks: int, **changes: Any) -> Namespace:
     return Namespace(
         **{
             "num_layers": config.n_layer,
-            "hidden_size": config.n_embd,
             "num_attention_heads": config.n_head,
-            "num_key_value_heads": config.n_head,
-            "num_experts": [1],
             "tensor_model_parallel_size": ranks,
             "make_vocab_size_divisible_by": 128,
             "bias_gelu_fusion": True,
@@ -77,6 +75,9 @@ def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tup
     weights = source.transformer.state_dict()
     heads, multiple = source.config.n_head, 128 * ranks
 
+    def whole(value: torch.Tensor) -> torch.Tensor:
+        return value.clone()
+
     def rows(value: torch.Tensor) -> torch.Tensor:
         return value.chunk(ranks, dim=0)[rank].clone()
 
@@ -88,26 +89,22 @@ def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tup
         order = split if version == 0 else split.movedim(0, 2) if version == 1 else split.movedim(0, 1)
         return order.flatten(0, 2).clone()
 
-    def layer(index: int) -> State:
-        def get(name: str) -> torch.Tensor:
-            value = weights[f"h.{index}.{name}"]
-            return value.t() if name.endswith("weight") and value.dim() == 2 else value
+    # Megatron's module, GPT-2's module, and how tensor ranks split weight and bias.
+    modules: tuple[tuple[str, str, Split, Split], ...] = (
+        ("input_layernorm", "ln_1", whole, whole),
+        ("self_attention.query_key_value", "attn.c_attn", qkv, qkv),
+        ("self_attention.dense", "attn.c_proj", columns, whole),
+        ("post_attention_layernorm", "ln_2", whole, whole),
+        ("mlp.dense_h_to_4h", "mlp.c_fc", rows, rows),
+        ("mlp.dense_4h_to_h", "mlp.c_proj", columns, whole),
+    )
 
-        shared: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor] | None]] = {
-            "input_layernorm.weight": ("ln_1.weight", None),
-            "input_layernorm.bias": ("ln_1.bias", None),
-            "self_attention.query_key_value.weight": ("attn.c_attn.weight", qkv),
-            "self_attention.query_key_value.bias": ("attn.c_attn.bias", qkv),
-            "self_attention.dense.weight": ("attn.c_proj.weight", columns),
-            "self_attention.dense.bias": ("attn.c_proj.bias", None),
-            "post_attention_layernorm.weight": ("ln_2.weight", None),
-            "post_attention_layernorm.bias": ("ln_2.bias", None),
-            "mlp.dense_h_to_4h.weight": ("mlp.c_fc.weight", rows),
-            "mlp.dense_h_to_4h.bias": ("mlp.c_fc.bias", rows),
-            "mlp.dense_4h_to_h.weight": ("mlp.c_proj.weight", columns),
-            "mlp.dense_4h_to_h.bias": ("mlp.c_proj.bias", None),
-        }
-        return {name: split(get(ours)) if split else get(ours).clone() for name, (ours, split) in shared.items()}
+    def layer(index: int) -> State:
+        state = {}
+        for theirs, ours, weight, bias in modules:
+            state[f"{theirs}.weight"] = weight(weights[f"h.{index}.{ours}.weight"].t())
+            state[f"{theirs}.bias"] = bias(weights[f"h.{index}.{ours}.bias"])
+        return state
 
     words = weights["wte.weight"]
     padding = torch.randn(-len(words) % multiple, words.shape[1], generator=torch.Generator().manual_seed(1))
@@ -115,7 +112,7 @@ def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tup
         "word_embeddings.weight": rows(torch.cat([words, padding.to(words.dtype)])),
         "position_embeddings.weight": weights["wpe.weight"].clone(),
     }
-    final = {"weight": weights["ln_f.weight"].clone(), "bias": weights["ln_f.bias"].clone()}
+    final = {kind: weights[f"ln_f.{kind}"].clone() for kind in ("weight", "bias")}
     return embedding, [layer(index) for index in range(source.config.n_layer)], final
 
 

@@ -28,10 +28,6 @@ from tests.training import ranks
 
 NAMES = [f"{dtype}-{stage}" for stage, dtype in make_checkpoints.CASES]
 STEPS = make_checkpoints.STEPS
-SETTINGS: dict[str, Any] = {
-    "model": {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 16},
-    "data": {"seq_length": 16, "input": ["/secret/place/wiki/text"]},
-}
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +73,9 @@ def run(made: Path, words: Path, rows: int, tmp_path: Path) -> Path:
     return run
 
 
-def damaged(run: Path) -> Path:
-    """Save a later checkpoint whose second shard is lost."""
-    whole = run / "checkpoints" / f"checkpoint-{STEPS}"
-    return Path(shutil.copytree(whole, whole.with_name("checkpoint-5"), ignore=shutil.ignore_patterns("*rank_1*")))
-
-
 def settings(rows: int) -> dict[str, Any]:
-    return SETTINGS | {"model": SETTINGS["model"] | {"vocab_size": rows}}
+    model = {"hidden_size": 16, "num_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 16}
+    return {"model": model | {"vocab_size": rows}, "data": {"seq_length": 16, "input": ["/secret/place/wiki/text"]}}
 
 
 def truth(made: Path, name: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
@@ -106,16 +97,10 @@ def test_raw_checkpoints_come_back_bit_for_bit(made: Path, words: Path, shape: P
     assert (loaded.state_dict()["lm_head.weight"] == loaded.transformer.wte.weight).all()
     assert report.weights == ("bf16 weights" if name == "bf16-0" else "fp32 master weights")
     assert (report.step, report.parameters) == (STEPS, loaded.num_parameters())
-
-
-@pytest.mark.parametrize(("name", "dtype"), [("fp32-2", torch.float32), ("bf16-3", torch.bfloat16)])
-def test_weights_are_stored_as_the_run_computed(
-    made: Path, words: Path, shape: Path, tmp_path: Path, name: str, dtype: torch.dtype
-) -> None:
-    step = made / name / f"global_step{STEPS}"  # the step's own folder is a source, too
-    export(step, tmp_path / "model", config=shape, tokenizer=words)
-    loaded = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto").state_dict()
-    assert same(loaded, truth(made, name, dtype))
+    # The step's own folder is a source, too; by default, weights are stored as the run computed.
+    export(made / name / f"global_step{STEPS}", tmp_path / "model", config=shape, tokenizer=words)
+    loaded = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto")
+    assert same(loaded.state_dict(), truth(made, name, torch.bfloat16 if "bf16" in name else torch.float32))
 
 
 def test_a_checkpoint_of_the_trainer(made: Path, words: Path, tmp_path: Path) -> None:
@@ -155,7 +140,9 @@ def test_a_run_gives_its_latest_whole_checkpoint(run: Path, words: Path, rows: i
 
 
 def test_an_older_checkpoint_is_exported_only_when_asked_for(run: Path, tmp_path: Path) -> None:
-    later = damaged(run)
+    whole = run / "checkpoints" / f"checkpoint-{STEPS}"
+    later = whole.with_name("checkpoint-5")
+    shutil.copytree(whole, later, ignore=shutil.ignore_patterns("*rank_1*"))
     for step in (None, 5):
         with pytest.raises(CourseError, match=f"{later}: .*--step {STEPS} exports"):
             export(run, tmp_path / "model", step=step)
@@ -192,9 +179,7 @@ def test_pipeline_and_course_generate_work_on_the_folder(run: Path, tmp_path: Pa
     assert found["generated_text"] == generator.generate(["早稲田"], greedy)[0][0].continuation
 
 
-def test_the_cards_own_lines_run(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cards_own_lines_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     export(run, tmp_path / "model")
     code = (tmp_path / "model" / "README.md").read_text().split("```python\n")[1].split("```")[0]
     monkeypatch.chdir(tmp_path)
@@ -257,9 +242,7 @@ class Evil:
 
 
 @pytest.mark.parametrize("which", ["mp_rank_00_model_states.pt", "zero_pp_rank_1_mp_rank_00_optim_states.pt"])
-def test_nothing_in_a_checkpoint_is_run(
-    made: Path, words: Path, shape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
-) -> None:
+def test_nothing_in_a_checkpoint_is_run(made, words, shape, tmp_path, monkeypatch, which):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(made / "fp32-2", tmp_path / "copy")
     path = tmp_path / "copy" / f"global_step{STEPS}" / which
@@ -281,9 +264,7 @@ def test_a_missing_or_cut_shard(made: Path, words: Path, shape: Path, tmp_path: 
         export(tmp_path / "copy", tmp_path / "model", config=shape, tokenizer=words)
 
 
-def test_what_is_wrong_is_one_line_and_the_earlier_export_stays(
-    run: Path, made: Path, words: Path, shape: Path, rows: int, tmp_path: Path
-) -> None:
+def test_what_is_wrong_is_one_line_and_the_earlier_export_stays(run, made, words, shape, rows, tmp_path) -> None:
     target = tmp_path / "model"
     export(run, target)
     before = {path.name: path.read_bytes() for path in target.iterdir()}

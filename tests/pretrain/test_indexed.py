@@ -2,8 +2,6 @@
 
 import pickle
 import struct
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -169,21 +167,3 @@ def test_an_error_leaves_the_earlier_product(tmp_path: Path) -> None:
         writer.append(np.array([5], U2), np.array([1]))
         raise CourseError("line 3 is bad")
     assert read(tmp_path / "t") == [[1, 2]] and len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_killed_writer_leaves_the_earlier_product(tmp_path: Path) -> None:
-    write(tmp_path / "t", [[1, 2]])
-    code = """
-import sys, numpy as np
-from pathlib import Path
-from course_lib.pretrain.indexed import IndexedWriter
-with IndexedWriter(Path(sys.argv[1]), np.dtype("<u2")) as writer:
-    writer.append(np.zeros(1 << 20, "<u2"), np.array([1 << 20]))
-    print("half", flush=True)
-    sys.stdin.read()
-"""
-    command = [sys.executable, "-c", code, str(tmp_path / "t")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout and process.stdout.readline() == b"half\n"
-        process.kill()
-    assert read(tmp_path / "t") == [[1, 2]]

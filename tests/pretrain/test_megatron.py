@@ -172,8 +172,9 @@ def test_which_step(model, tmp_path):
 
 @pytest.mark.parametrize("feature", ["untie_embeddings_and_output_weights", "swiglu", "squared_relu"])
 def test_features_refused_by_the_arguments(model, tmp_path, feature):
+    said: dict[str, Any] = {feature: True}
     with pytest.raises(CourseError, match=f"global_step100: trained with {feature}=True, which GPT-2"):
-        convert(writer.pipeline(model, tmp_path / "save", **{feature: True}), tmp_path / "out")
+        convert(writer.pipeline(model, tmp_path / "save", **said), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
