@@ -178,7 +178,7 @@ def _use_tokenizer(config: GPT2Config, folder: Path) -> int:
     loaded = load_tokenizer(folder)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, name, getattr(loaded, name))
-    return 1 + max(loaded.get_vocab().values())
+    return int(1 + max(loaded.get_vocab().values()))
 
 
 def _vocabulary(source: Checkpoint, padded: int, entries: int | None, vocab_size: int | None) -> int:
