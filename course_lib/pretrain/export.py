@@ -81,7 +81,7 @@ def export(
         require_other(read_only, target)
     shape = _shape(checkpoint, settings, config)
     entries = _complete(shape, tokenizer)
-    logged = [entry for entry in _log(checkpoint, run) if step is None or entry["step"] <= step]
+    logged = [entry for entry in log.read(run) if step is None or entry["step"] <= step] if run else []
     losses = [entry["loss"] for entry in logged if entry["kind"] == "eval" and entry["loss"] is not None]
     loss = float(losses[-1]) if losses else None
     with atomic_folder(target, ours=own) as folder:
@@ -213,18 +213,6 @@ def _generation_defaults(shape: CausalConfig, tokens: int) -> GenerationConfig:
         # Padding entries in the vocabulary, which are not tokens.
         suppress_tokens=list(range(tokens, shape.vocab_size)) or None,
     )
-
-
-def _log(checkpoint: Path, run: Path | None) -> list[dict[str, Any]]:
-    """Return the log entries of the run or else of trainer_state.json."""
-    if run and (run / log.FILE).is_file():
-        return log.read(run)
-    entries = []
-    for entry in _json(checkpoint / "trainer_state.json").get("log_history", []):
-        kind, key = ("eval", "eval_loss") if "eval_loss" in entry else ("train", "loss")
-        if key in entry:
-            entries.append({"kind": kind, "step": entry["step"], "loss": entry[key]})
-    return entries
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
@@ -103,22 +104,14 @@ def test_raw_checkpoints_come_back_bit_for_bit(made: Path, words: Path, shape: P
     assert same(loaded.state_dict(), truth(made, name, torch.bfloat16 if "bf16" in name else torch.float32))
 
 
-def test_a_checkpoint_of_the_trainer(made: Path, words: Path, tmp_path: Path) -> None:
-    checkpoint = made / "trainer" / f"checkpoint-{STEPS}"
-    report = export(checkpoint, tmp_path / "model", tokenizer=words, dtype="fp32")
-    assert same(GPT2LMHeadModel.from_pretrained(tmp_path / "model").state_dict(), truth(made, "trainer", torch.float32))
-    assert report.step == STEPS and "curves.png" in report.files
-    state = json.loads((checkpoint / "trainer_state.json").read_text())
-    assert report.loss == [entry["eval_loss"] for entry in state["log_history"] if "eval_loss" in entry][-1]
-
-
-def test_a_trainers_checkpoint_without_deepspeed(made: Path, words: Path, tmp_path: Path) -> None:
-    plain = tmp_path / f"checkpoint-{STEPS}"
-    shutil.copytree(made / "trainer" / plain.name, plain, ignore=shutil.ignore_patterns("global_step*", "latest"))
-    report = export(plain, tmp_path / "model", tokenizer=words)
-    assert report.weights == "bf16 weights"
+@pytest.mark.parametrize(("left_out", "dtype"), [((), "fp32"), (("global_step*", "latest"), "bf16")])
+def test_a_checkpoint_of_the_trainer(made: Path, words: Path, tmp_path: Path, left_out: tuple[str], dtype: Any) -> None:
+    checkpoint = tmp_path / f"checkpoint-{STEPS}"
+    shutil.copytree(made / "trainer" / checkpoint.name, checkpoint, ignore=shutil.ignore_patterns(*left_out))
+    report = export(checkpoint, tmp_path / "model", tokenizer=words, dtype=dtype)
     loaded = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype="auto").state_dict()
-    assert same(loaded, truth(made, "trainer", torch.bfloat16))
+    assert same(loaded, truth(made, "trainer", TORCH[dtype]))
+    assert report.step == STEPS and report.weights == ("bf16 weights" if left_out else "fp32 master weights")
 
 
 def test_a_run_gives_its_latest_whole_checkpoint(run: Path, words: Path, rows: int, tmp_path: Path) -> None:
