@@ -146,18 +146,6 @@ def test_vocabulary(model, tokenizer, tmp_path):
     assert convert(wide, tmp_path / "out", tokenizer, vocab_size=300).sizes["vocabulary"] == 300
 
 
-def test_a_product_is_replaced_and_the_tokenizer_is_not(model, tokenizer, tmp_path):
-    step = writer.pipeline(model, tmp_path / "save")
-    convert(step, tmp_path / "out", tokenizer)
-    convert(step, tmp_path / "out", tokenizer)
-    with pytest.raises(UsageError, match="input itself"):
-        convert(step, tokenizer, tokenizer)
-    (step / META).unlink()
-    with pytest.raises(CourseError, match="mp_rank_"):
-        convert(step, tmp_path / "out", tokenizer)
-    _same(tmp_path / "out", model)
-
-
 def test_which_step(model, tmp_path):
     save = tmp_path / "save"
     writer.pipeline(model, save)
@@ -187,7 +175,7 @@ def test_features_refused_by_the_arguments(model, tmp_path, feature):
         (LAYER, {"input_layernorm.bias": None}, "input_layernorm.bias missing"),
     ],
 )
-def test_what_a_layer_file_must_hold(model, tmp_path, file, changes, message):
+def test_what_a_checkpoint_must_hold(model, tmp_path, file, changes, message):
     step = writer.pipeline(model, tmp_path / "save")
     _edit(step / file, changes)
     with pytest.raises(CourseError, match=message):
@@ -203,21 +191,6 @@ def test_missing_layer_files(model, tmp_path):
     for file in step.glob("layer_*-model_01-*"):
         file.unlink()
     with pytest.raises(CourseError, match=r"tensor ranks \[0\]; expected: 0 to 1"):
-        convert(step, tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [
-        (None, "position_embeddings.weight, embedding.word_embeddings.weight, .* missing"),
-        ({"language_model": {"output_layer": {"weight": torch.ones(1)}}}, "no place for output_layer.weight"),
-        ({"decoder.layers.0.self_attention.linear_qkv.weight": torch.ones(1)}, "no place for decoder.layers.0"),
-    ],
-)
-def test_what_a_whole_file_must_hold(model, tmp_path, module, message):
-    step = writer.whole(model, tmp_path / "save")
-    _edit(step / META, {"module": module})
-    with pytest.raises(CourseError, match=message):
         convert(step, tmp_path / "out")
 
 

@@ -124,45 +124,34 @@ def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     assert train_losses(unbroken) == train_losses(resumed)
 
 
-class Node:
-    """The training command on one node, in a session of its own, with everything that it starts."""
+def start_node(chosen: PretrainConfig, *words: str, hold: int = 0) -> psutil.Popen:
+    """Start the training command on one node, in a session of its own."""
+    run = chosen.engine.output_dir
+    file = run.with_suffix(".yaml")
+    file.write_text(config.to_yaml(chosen), encoding="utf8")
+    held = ["tests.training.held", str(run.with_suffix(".go")), str(hold)] if hold else ["course_lib.cli"]
+    return psutil.Popen(
+        [sys.executable, "-m", *held, "pretrain", "-c", str(file), *words], stdin=subprocess.DEVNULL, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
 
-    def __init__(self, chosen: PretrainConfig, *words: str, hold: int = 0) -> None:
-        self.run = chosen.engine.output_dir
-        file = self.run.with_suffix(".yaml")
-        file.write_text(config.to_yaml(chosen), encoding="utf8")
-        held = ["tests.training.held", str(self.run.with_suffix(".go")), str(hold)] if hold else ["course_lib.cli"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", *held, "pretrain", "-c", str(file), *words], stdin=subprocess.DEVNULL, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
 
-    def family(self) -> list[psutil.Process]:
-        """Return the command and its descendants."""
-        own = psutil.Process(self.process.pid)
-        return [own, *own.children(recursive=True)]
-
-    def end(self) -> tuple[int, str, str]:
-        """Return the exit code, the output and the errors once the command has ended."""
-        out, err = self.process.communicate(timeout=LIMIT)
-        return self.process.returncode, out, err
-
-    def kill(self) -> None:
-        """Kill the command and its descendants."""
-        with suppress(psutil.NoSuchProcess):
-            for process in self.family():
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
+def kill(node: psutil.Popen) -> None:
+    """Kill a command and its descendants."""
+    with suppress(psutil.NoSuchProcess):
+        for process in [node, *node.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 @pytest.fixture
 def nodes():
     """Nodes that a test has started; none outlives it."""
-    started: list[Node] = []
+    started: list[psutil.Popen] = []
     yield started
     for node in started:
-        node.kill()
-        node.process.communicate()
+        kill(node)
+        node.communicate()
 
 
 @pytest.mark.rehearse
@@ -171,28 +160,28 @@ def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbr
     (tmp_path / "hosts").write_text("nodeA slots=1\nnodeB slots=1\n", encoding="utf8")
     dropout = "model.hidden_dropout_prob=0.1"
 
-    def both(*words: str, hold: int = 0) -> list[Node]:
+    def both(*words: str, hold: int = 0) -> list[psutil.Popen]:
         where = (f"launch.hostfile={tmp_path}/hosts", "launch.no_ssh=true", "launch.master_addr=127.0.0.1")
         chosen = settings(place, tmp_path / "two", dropout, *where, f"launch.master_port={launch.free_port()}")
-        pair = [Node(chosen, *words, "--node-rank", str(rank), hold=hold) for rank in (0, 1)]
+        pair = [start_node(chosen, *words, "--node-rank", str(rank), hold=hold) for rank in (0, 1)]
         nodes.extend(pair)
         return pair
 
     run = tmp_path / "two"
     first, second = both(hold=8)
-    until(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] == 7, first.process)
-    ranks = first.family()[1:]
+    until(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] == 7, first)
+    ranks = first.children(recursive=True)
     # DeepSpeed's launcher and a rank, which waits and would not notice that the other rank is gone.
     assert len(ranks) == 2
-    second.kill()
-    code, _, said = first.end()
-    assert (code, said.count("\n")) == (1, 1)
+    kill(second)
+    _, said = first.communicate(timeout=LIMIT)
+    assert (first.returncode, said.count("\n")) == (1, 1)
     assert "nodeB was lost" in said and "--resume continues from checkpoint-5" in said
     assert not [rank for rank in ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
     assert [entry["loss"] for entry in log.read(run)] == train_losses(unbroken)[:7]
 
-    ends = [node.end() for node in both("--resume")]
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    ends = [(node.communicate(timeout=LIMIT), node.returncode) for node in both("--resume")]
+    assert [code for _, code in ends] == [0, 0], ends
     assert [each["loss"] for each in log.read(run)] == [each["loss"] for each in unbroken.log]
     before, after = weights(unbroken.folder), weights(run)
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
