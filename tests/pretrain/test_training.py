@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -124,7 +125,7 @@ def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     assert train_losses(unbroken) == train_losses(resumed)
 
 
-def start_node(chosen: PretrainConfig, *words: str, hold: int = 0) -> psutil.Popen:
+def start_node(chosen: PretrainConfig, *words: str, hold: int = 0) -> Any:
     """Start the training command on one node, in a session of its own."""
     run = chosen.engine.output_dir
     file = run.with_suffix(".yaml")
@@ -136,7 +137,7 @@ def start_node(chosen: PretrainConfig, *words: str, hold: int = 0) -> psutil.Pop
     )  # fmt: skip
 
 
-def kill(node: psutil.Popen) -> None:
+def kill(node: Any) -> None:
     """Kill a command and its descendants."""
     with suppress(psutil.NoSuchProcess):
         for process in [node, *node.children(recursive=True)]:
@@ -147,7 +148,7 @@ def kill(node: psutil.Popen) -> None:
 @pytest.fixture
 def nodes():
     """Nodes that a test has started; none outlives it."""
-    started: list[psutil.Popen] = []
+    started: list[Any] = []
     yield started
     for node in started:
         kill(node)
@@ -160,7 +161,7 @@ def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbr
     (tmp_path / "hosts").write_text("nodeA slots=1\nnodeB slots=1\n", encoding="utf8")
     dropout = "model.hidden_dropout_prob=0.1"
 
-    def both(*words: str, hold: int = 0) -> list[psutil.Popen]:
+    def both(*words: str, hold: int = 0) -> list[Any]:
         where = (f"launch.hostfile={tmp_path}/hosts", "launch.no_ssh=true", "launch.master_addr=127.0.0.1")
         chosen = settings(place, tmp_path / "two", dropout, *where, f"launch.master_port={launch.free_port()}")
         pair = [start_node(chosen, *words, "--node-rank", str(rank), hold=hold) for rank in (0, 1)]
