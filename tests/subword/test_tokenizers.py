@@ -239,8 +239,8 @@ def test_the_recipe_is_what_the_bare_library_trains(place: Path, tmp_path: Path)
         train_bpe([place / source], tmp_path / "out", settings, False)
         bare = Tokenizer(models.BPE(unk_token="<unk>"))
         bare.pre_tokenizer = pre_tokenizers.Whitespace()
-        options = {"vocab_size": 5000, "min_frequency": 1, "show_progress": False}
-        trainer = trainers.BpeTrainer(special_tokens=list(SPECIALS), **options)
+        specials = list(SPECIALS)
+        trainer = trainers.BpeTrainer(vocab_size=5000, min_frequency=1, special_tokens=specials, show_progress=False)
         if source == "plain.txt":
             bare.train([str(place / source)], trainer)
         else:
