@@ -64,6 +64,8 @@ class Examples:
         if not (folder / REPORT).is_file():
             raise CourseError(f"{folder}: no encoded examples: {REPORT} is missing (`course gptsan encode` writes it)")
         self.folder, self.report = folder, read_json(folder / REPORT)
+        if missing := {"examples", "num_context", "classes", "largest_id"} - self.report.keys():
+            raise CourseError(f"{folder / REPORT}: lacks {', '.join(sorted(missing))}")
         shapes = array_shapes(self.report["examples"], self.report["num_context"])
         self.arrays = {name: _open(folder / f"{name}.npy", shape) for name, shape in shapes.items()}
         self.rows = np.arange(self.report["examples"]) if rows is None else rows
