@@ -108,6 +108,12 @@ def require_float(path: Path, weight: Weight) -> None:
         raise CourseError(f"{path}: {weight.name} is stored as {stored}; allowed: {', '.join(allowed)}")
 
 
+def is_finite(tensor: Tensor) -> bool:
+    """Return whether a tensor has neither NaN nor infinity."""
+    # A sum is not finite if one of its terms is not, and needs no memory.
+    return bool(torch.isfinite(tensor.detach().sum(dtype=torch.float32)))
+
+
 def weights(path: Path) -> list[Weight]:
     """Return the tensors in one weight file. Raises CourseError if the file is missing or damaged."""
     if require_file(path).suffix != ".safetensors":

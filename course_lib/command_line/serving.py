@@ -12,7 +12,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import mark, tr
 from course_lib.serving.ask_config import AskConfig
-from course_lib.serving.ct2_config import Quantization
+from course_lib.serving.config import Quantization
 
 LEAST, PORT, MOMENT = {"min": 1}, {"min": 1, "max": 65535}, {"min": 0.001}
 Model = Annotated[Path, "Hugging Face folder of a GPT-NeoX or GPT-2"]

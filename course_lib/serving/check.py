@@ -8,11 +8,12 @@ values themselves.
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
+from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
 from course_lib.files import human_size
@@ -60,14 +61,14 @@ class FileSize:
     shape: tuple[int, ...] = ()  # expected
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inspection:
     """The configuration, the files and the problems found in a folder."""
 
     folder: Path
-    config: FtConfig | None  # None if config.ini cannot be read, in which case `files` is empty
-    files: list[FileSize]
-    findings: list[Finding]
+    config: FtConfig | None = None  # None if config.ini cannot be read, in which case `files` is empty
+    files: list[FileSize] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of a text report; files of the same sizes in several layers share a line."""
@@ -83,6 +84,10 @@ class Inspection:
             yield tr("{files} files, {size} in {folder}", **sizes)
         yield from map(str, self.findings)
 
+    def add(self, kind: str, name: str, message: str) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(kind, name, message))
+
 
 def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -> Inspection:
     """Compare DIR or DIR/N-gpu with its config.ini; `values`: also check every number for NaN and infinity.
@@ -90,71 +95,76 @@ def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -
     Raises CourseError if there is not exactly one FasterTransformer folder. Any other problem is a finding.
     """
     weights_folder, ranks = layout.find(folder)
+    found = Inspection(weights_folder)
     try:
         config, warnings = ini.read(weights_folder, ranks, inter_size)
     except CourseError as error:
-        message = str(error).removeprefix(f"{weights_folder / CONFIG}: ")
-        return Inspection(weights_folder, None, [], [Finding("config", CONFIG, message)])
-    findings = [Finding("config", CONFIG, warning) for warning in warnings]
+        found.add("config", CONFIG, str(error).removeprefix(f"{weights_folder / CONFIG}: "))
+        return found
+    found.config = config
+    for warning in warnings:
+        found.add("config", CONFIG, warning)
     if refused := layout.uneven(config):
-        return Inspection(weights_folder, config, [], [*findings, Finding("heads", CONFIG, refused)])
+        found.add("heads", CONFIG, refused)
+        return found
     try:
         read_conversion(weights_folder.resolve().parent)
     except CourseError as error:
-        findings.append(Finding("config", CONVERSION, str(error)))
-    files = _files(weights_folder, config)
-    findings += _compare(files, config)
-    if all(file.expected in (None, file.actual) for file in files):
-        message = tr("is not the sum of {biases}; the engine reads the sum", biases=" + ".join(SUMMED))
-        findings += [Finding("values", name, message) for name in wrong_sums(weights_folder, config)]
+        found.add("config", CONVERSION, str(error))
+    found.files = _files(weights_folder, config)
+    _compare_sizes(found, config)
+    if all(file.expected in (None, file.actual) for file in found.files):
+        for name in wrong_sums(weights_folder, config):
+            found.add(
+                "values", name, tr("is not the sum of {biases}; the engine reads the sum", biases=" + ".join(SUMMED))
+            )
     if values:
-        findings += _values(weights_folder, files, config)
-    return Inspection(weights_folder, config, files, findings)
+        _check_values(found, config)
+    return found
 
 
 def _files(folder: Path, config: FtConfig) -> list[FileSize]:
-    files = []
-    for spec in layout.tensors(config):
-        for path in (folder / name for name in spec.files(config.ranks)):
-            actual = path.stat().st_size if path.is_file() else None
-            files.append(FileSize(path.name, spec.size(config), actual, spec.part(config.ranks)))
-    required = {file.name for file in files}
-    others = sorted(path for path in folder.iterdir() if path.name not in required)
-    return files + [FileSize(path.name, None, path.stat().st_size) for path in others]
+    """Return the required files and then the others."""
+    actual = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    required = {
+        name: FileSize(name, spec.size(config), actual.get(name), spec.part(config.ranks))
+        for spec in layout.tensors(config)
+        for name in spec.files(config.ranks)
+    }
+    return [*required.values(), *(FileSize(name, None, size) for name, size in actual.items() if name not in required)]
 
 
-def _compare(files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
-    factor, other = 0.5, tr("half the bytes: fp16 or bf16")
-    if BYTES[config.dtype] == 2:
-        factor, other = 2, tr("twice the bytes: fp32")
-    existing = [file for file in files if file.expected and file.actual is not None]
-    mistyped = {file.name for file in existing if file.expected and 0 < file.actual == file.expected * factor}  # type: ignore[operator]
-    all_mistyped = bool(existing) and len(mistyped) == len(existing)
-    if all_mistyped:
+def _compare_sizes(found: Inspection, config: FtConfig) -> None:
+    factor, other = (
+        (2, tr("twice the bytes: fp32")) if BYTES[config.dtype] == 2 else (0.5, tr("half the bytes: fp16 or bf16"))
+    )
+    existing = [file for file in found.files if file.expected and file.actual is not None]
+    mistyped = [file for file in existing if file.expected and file.actual == file.expected * factor]
+    if mistyped and len(mistyped) == len(existing):
         message = tr("every file has {other}, but config.ini says {dtype}", other=other, dtype=config.dtype)
-        yield Finding("dtype", CONFIG, message)
-    for file in files:
+        found.add("dtype", CONFIG, message)
+    for file in found.files:
         if file.expected is None:
             if file.name != CONFIG:
-                yield Finding("unexpected", file.name, tr("config.ini does not require this file"))
+                found.add("unexpected", file.name, tr("config.ini does not require this file"))
         elif file.actual is None:
-            yield Finding("missing", file.name, tr("expected {size:,} bytes", size=file.expected))
-        elif file.actual != file.expected and not all_mistyped:
+            found.add("missing", file.name, tr("expected {size:,} bytes", size=file.expected))
+        elif file.actual != file.expected and len(mistyped) < len(existing):
             sizes = {"actual": file.actual, "expected": file.expected, "shape": list(file.shape), "dtype": config.dtype}
             message = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
-            if file.name in mistyped:
-                yield Finding("dtype", file.name, f"{message}: {other}?")
+            if file in mistyped:
+                found.add("dtype", file.name, f"{message}: {other}?")
             else:
-                yield Finding("short" if file.actual < file.expected else "long", file.name, message)
+                found.add("short" if file.actual < file.expected else "long", file.name, message)
 
 
-def _values(folder: Path, files: list[FileSize], config: FtConfig) -> Iterator[Finding]:
-    whole = {file.name: file.actual for file in files if file.actual is not None and file.actual == file.expected}
-    with progress(sum(whole.values()), "B", "values") as bar:
-        for name in whole:
-            values = numbers(folder / name, config.dtype)
+def _check_values(found: Inspection, config: FtConfig) -> None:
+    whole = [file for file in found.files if file.expected and file.actual == file.expected]
+    with progress(sum(file.expected or 0 for file in whole), "B", "values") as bar:
+        for file in whole:
+            values = numbers(found.folder / file.name, config.dtype)
             bar.update(values.nbytes)
-            if not all(map(torch.isfinite, torch.aminmax(values))):
+            if not weight_files.is_finite(values):
                 count, size = int((~torch.isfinite(values)).sum()), len(values)
                 message = tr("{count:,} of {all:,} numbers are NaN or infinite", count=count, all=size)
-                yield Finding("values", name, message)
+                found.add("values", file.name, message)

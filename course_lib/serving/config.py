@@ -1,10 +1,16 @@
-"""Profile settings for chapter 7."""
+"""Profile settings for chapter 7, and the number formats of CTranslate2. This module does not import torch."""
 
 from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
 from course_lib.settings.config import STRICT, setting
+
+# Data type of the weight matrices. The part after the underscore is the data type of all other weights; with plain
+# int8, these keep their data type.
+Quantization = Literal[
+    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
+]
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -11,7 +11,7 @@ from tokens (https://github.com/OpenNMT/CTranslate2/issues/1409), and no tokens 
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import ctranslate2
 import numpy as np
@@ -20,13 +20,13 @@ from ctranslate2.converters.transformers import _SUPPORTED_ACTIVATIONS, GPT2Load
 
 from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import text_codec
-from course_lib.serving.ct2_config import Quantization
+from course_lib.serving.config import Quantization
 from course_lib.serving.layout import CONVERSION
 
 # Added to the logits of embedding rows without a token; this is the lowest finite float16 value
@@ -58,23 +58,32 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
 
     Memory use is about twice the size of the weights. Raises CourseError if CTranslate2 does not support the model.
     """
-    if quantization not in get_args(Quantization):
-        allowed = ", ".join(get_args(Quantization))
-        raise UsageError(f"--quantization: {quantization!r} is not allowed; allowed: {allowed}")
     require_other(source, target)
     with atomic_folder(target) as folder:
         config = frozen_base.read_config(source)
         tokenizer = text_codec.load(source).tokenizer
         model = frozen_base.load(source)
-        if wrong := _impossible(config):
-            raise CourseError(f"{source}: {wrong} is not possible with CTranslate2")
-        names = _names(tokenizer, config.vocab_size)
-        if len(names) > config.vocab_size:
-            raise CourseError(
-                f"{source}: the tokenizer has token {len(names) - 1}, "
-                f"but the model has {config.vocab_size} embedding rows"
-            )
-        spec = _spec(model, tokenizer, names, source)
+        _require_possible(config, source)
+        tokens = {number: token for token, number in tokenizer.get_vocab().items()}
+        if max(tokens) >= config.vocab_size:
+            rows = f"the model has {config.vocab_size} embedding rows"
+            raise CourseError(f"{source}: the tokenizer has token {max(tokens)}, but {rows}")
+        names = [tokens.get(row) for row in range(config.vocab_size)]
+        end = end_id(source, model.generation_config.eos_token_id, tokenizer.eos_token_id)
+        if end not in tokens:
+            raise CourseError(f"{source}: names no end-of-text token (eos_token_id {end})")
+        with torch.no_grad():
+            spec = _spec(model)
+            if None in names:
+                bias = [NEVER * (name is None) for name in names]
+                spec.decoder.projection.bias = torch.tensor(bias, dtype=model.dtype)
+        spec.register_vocabulary([name or f"<row {row}: no token>" for row, name in enumerate(names)])
+        spec.config.eos_token = tokens[end]
+        for kind in ("bos_token", "unk_token"):
+            token = getattr(tokenizer, kind)
+            setattr(spec.config, kind, token if token in names and token else spec.config.eos_token)
+        # AutoTokenizer chooses the tokenizer class based on model_type
+        spec.config.add_attribute("model_type", config.model_type)
         spec.validate()
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
@@ -92,76 +101,43 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
     return Ct2Export(target, family, model.num_parameters(), quantization, size, names.count(None))
 
 
-def _impossible(config: Any) -> str | None:
-    """Return the first model setting that CTranslate2 does not support, or None if it supports all of them."""
+def _require_possible(config: Any, source: Path) -> None:
+    """Raise CourseError if CTranslate2 does not support a setting of the model."""
     if config.model_type == "gpt_neox":
-        rope, activation, rotated = config.rope_parameters, config.hidden_act, _rotated(config)
+        rope, activation = config.rope_parameters, config.hidden_act
+        rotated = int(config.hidden_size // config.num_attention_heads * rope["partial_rotary_factor"])
         unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default"}
-        unsupported[f"{rotated} rotated dimensions"] = rotated == 0 or rotated % 2
+        unsupported[f"{rotated} rotated dimensions"] = rotated == 0 or rotated % 2 == 1
     else:
         activation = config.activation_function
         unsupported = {"scale_attn_weights: false": not config.scale_attn_weights}
         unsupported["scale_attn_by_inverse_layer_idx: true"] = config.scale_attn_by_inverse_layer_idx
     unsupported[f"activation {activation!r}"] = activation not in _SUPPORTED_ACTIVATIONS
-    return next((what for what, wrong in unsupported.items() if wrong), None)
+    for what in (what for what, wrong in unsupported.items() if wrong):
+        raise CourseError(f"{source}: {what} is not possible with CTranslate2")
 
 
-def _names(tokenizer: Any, rows: int) -> list[str | None]:
-    """Return the token for each embedding row, or None for a row without a token.
+def _spec(model: Any) -> Any:
+    """Return the model as an unquantized CTranslate2 specification.
 
-    The list is longer than `rows` if the tokenizer has more tokens than that.
+    CTranslate2 4.8 expects the attribute names of transformers 4 and biases for query, key and value: if a GPT-NeoX has
+    none, zeros are added to `model` itself.
     """
-    tokens = {number: token for token, number in tokenizer.get_vocab().items()}
-    return [tokens.get(number) for number in range(max(rows, max(tokens) + 1))]
-
-
-def _spec(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> Any:
-    """Return the model as an unquantized CTranslate2 specification."""
     config = model.config
-    with torch.no_grad():
-        if config.model_type == "gpt_neox":
-            spec = GPTNeoXLoader().get_model_spec(_older(model))
-            for layer in spec.decoder.layer:
-                layer.self_attention.rotary_base = np.float32(config.rope_parameters["rope_theta"])
-            spec.config.layer_norm_epsilon = config.layer_norm_eps
-        else:
-            spec = GPT2Loader().get_model_spec(model)
-            spec.config.layer_norm_epsilon = config.layer_norm_epsilon
-        if None in names:
-            spec.decoder.projection.bias = torch.tensor([NEVER * (name is None) for name in names], dtype=model.dtype)
-    spec.register_vocabulary([name or f"<row {row}: no token>" for row, name in enumerate(names)])
-    spec.config.eos_token = _end(model, tokenizer, names, source)
-    for kind in ("bos_token", "unk_token"):
-        token = getattr(tokenizer, kind)
-        setattr(spec.config, kind, token if token in names and token else spec.config.eos_token)
-    # AutoTokenizer chooses the tokenizer class based on model_type
-    spec.config.add_attribute("model_type", config.model_type)
-    return spec
-
-
-def _older(model: Any) -> Any:
-    """Return a transformers 5 GPT-NeoX model with the transformers 4 attribute names that CTranslate2 4.8 expects.
-
-    If the attention layers have no query/key/value biases, zero biases are added to `model` itself.
-    """
+    if config.model_type == "gpt2":
+        spec = GPT2Loader().get_model_spec(model)
+        spec.config.layer_norm_epsilon = config.layer_norm_epsilon
+        return spec
     for layer in model.gpt_neox.layers:
         linear = layer.attention.query_key_value
         if linear.bias is None:  # attention_bias: false
             linear.bias = torch.nn.Parameter(torch.zeros_like(linear.weight[:, 0]))
-    factor = model.config.rope_parameters["partial_rotary_factor"]
-    config = SimpleNamespace(**model.config.to_dict(), rotary_pct=factor)
-    return SimpleNamespace(config=config, gpt_neox=model.gpt_neox, embed_out=model.lm_head)
-
-
-def _rotated(config: Any) -> int:
-    """Return the number of dimensions per head that the rotary embedding rotates."""
-    return int(config.hidden_size // config.num_attention_heads * config.rope_parameters["partial_rotary_factor"])
-
-
-def _end(model: Any, tokenizer: Any, names: list[str | None], source: Path) -> str:
-    """Return the end-of-text token that `course generate` uses. Raises CourseError if the model has none."""
-    end = end_id(source, model.generation_config.eos_token_id, tokenizer.eos_token_id)
-    token = names[end] if end is not None and 0 <= end < len(names) else None
-    if token is None:
-        raise CourseError(f"{source}: names no end-of-text token (eos_token_id {end})")
-    return token
+    rope = config.rope_parameters
+    older = SimpleNamespace(**config.to_dict(), rotary_pct=rope["partial_rotary_factor"])
+    spec = GPTNeoXLoader().get_model_spec(
+        SimpleNamespace(config=older, gpt_neox=model.gpt_neox, embed_out=model.lm_head)
+    )
+    for layer in spec.decoder.layer:
+        layer.self_attention.rotary_base = np.float32(rope["rope_theta"])
+    spec.config.layer_norm_epsilon = config.layer_norm_eps
+    return spec

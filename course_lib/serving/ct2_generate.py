@@ -11,6 +11,7 @@ over the text so far.
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,29 +34,27 @@ ANY_SEED = (1 << 32) - 1  # CTranslate2's value for "no seed"
 class Ct2Generator:
     """A CTranslate2 model that is loaded once and can generate many batches."""
 
-    def __init__(self, folder: Path, threads: int = 0, compute: str = "default", device: str = "cpu") -> None:
+    def __init__(self, folder: Path, threads: int = 0) -> None:
         """Load a folder written by `course ct2 export`, or raise CourseError.
 
-        `threads` is per batch; 0 lets CTranslate2 choose. `compute` is the data type for the computation, such as int8
-        or float32, by default that of the stored weights. `device` is cpu or cuda.
+        `threads` is per batch; 0 lets CTranslate2 choose.
         """
         try:
             self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
             self.end = self.tokens.index(read_json(folder / "config.json")["eos_token"])
         except (CourseError, ValueError, KeyError, AttributeError) as error:
             raise CourseError(f"{folder}: not a folder of `course ct2 export`: {error}") from error
-        self.folder = folder
+        self.folder, self.threads = folder, threads
         self.codec = text_codec.load(folder)
         self.table = byte_tokens.of_tokenizer(self.codec.tokenizer, len(self.tokens))
         self.positions = int(self.codec.tokenizer.model_max_length)
-        self.options = {"device": device, "compute_type": compute, "intra_threads": threads}
         self._engine = self._open()
         # Whether the engine has already sampled and thus read its seed
         self._drawn = False
 
     def _open(self) -> Any:
         try:
-            return ctranslate2.Generator(str(self.folder), **self.options)
+            return ctranslate2.Generator(str(self.folder), intra_threads=self.threads)
         except (RuntimeError, ValueError) as error:
             raise CourseError(f"{self.folder}: not readable by CTranslate2: {one_line(error)}") from error
 
@@ -77,25 +76,22 @@ class Ct2Generator:
         rooms = [settings.room(len(row), self.positions) for row in rows]
         with self._seeded(settings):
             rng = np.random.default_rng(settings.seed)
-            continuations = self._generate([*map(list, rows)], rooms, settings, settings.num_return_sequences)
+            continuations = self._generate([*map(list, rows)], rooms, settings)
             return [
                 [self._whole(list(row), text, room, settings, rng) for text in texts]
                 for row, room, texts in zip(rows, rooms, continuations, strict=True)
             ]
 
-    def _generate(
-        self, rows: list[list[int]], rooms: list[int], settings: GenerateConfig, count: int, least: int | None = None
-    ) -> list[list[list[int]]]:
-        """Return `count` continuations for each row, as CTranslate2 chooses them, without the end-of-text token.
+    def _generate(self, rows: list[list[int]], rooms: list[int], settings: GenerateConfig) -> list[list[list[int]]]:
+        """Return continuations for each row, as CTranslate2 chooses them, without the end-of-text token.
 
-        `rooms` are the maximum lengths of the rows' continuations [tokens]; `least` is the minimum, if not that of the
-        settings.
+        `rooms` are the maximum lengths of the rows' continuations [tokens].
         """
-        options: dict[str, Any] = {"min_length": settings.min_new_tokens if least is None else least}
+        options: dict[str, Any] = {"min_length": settings.min_new_tokens}
         if settings.strategy == "sampling":
             options |= {"sampling_topk": min(settings.top_k, len(self.tokens)), "sampling_topp": settings.top_p}
             options["sampling_temperature"] = settings.temperature
-            options["num_hypotheses"] = count
+            options["num_hypotheses"] = settings.num_return_sequences
         # Batch sequences of one id separately: in a mixed batch, CTranslate2 repeats the prompts of all other sequences
         key = [(room, len(row) == 1) for row, room in zip(rows, rooms, strict=True)]
         continuations: list[list[list[int]]] = [[]] * len(rows)
@@ -114,27 +110,23 @@ class Ct2Generator:
             wrong = self.table.first_wrong(row, [*text, self.end] if len(text) < room else text, room)
             if wrong is None:
                 return text
-            text = text[:wrong]
-            inside = True
+            text, inside = text[:wrong], True
             while inside:
-                text.append(
-                    self._choose(row + text, room - len(text), len(text) < settings.min_new_tokens, settings, rng)
-                )
+                goes_on = len(text) < settings.min_new_tokens
+                text.append(self._choose(row + text, room - len(text), goes_on, settings, rng))
                 inside = MISSING[self.table.state(row + text, room - len(text))] > 0
             if text[-1] == self.end:
                 return text[:-1]
             if left := room - len(text):
                 least = max(settings.min_new_tokens - len(text), 0)
-                text += self._generate([row + text], [left], settings, 1, least)[0][0]
+                one = replace(settings, max_new_tokens=left, min_new_tokens=least, num_return_sequences=1)
+                text += self._generate([row + text], [left], one)[0][0]
 
     def _choose(self, ids: list[int], room: int, goes_on: bool, settings: GenerateConfig, rng: Rng) -> int:
         """Return the token after `ids`, chosen among those that may follow; not the end of the text if it `goes_on`."""
-        (result,) = self._engine.generate_batch(
-            [[self.tokens[token] for token in ids]],
-            include_prompt_in_result=False,
-            max_length=1,
-            return_logits_vocab=True,
-        )
+        prompt = [[self.tokens[token] for token in ids]]
+        options = {"include_prompt_in_result": False, "max_length": 1, "return_logits_vocab": True}
+        (result,) = self._engine.generate_batch(prompt, **options)
         logits = np.array(result.logits[0][0], np.float64).ravel()
         logits[self.table.blocked[min(room, ROOM) - 1, self.table.state(ids, room)]] = -np.inf
         if goes_on:

@@ -4,9 +4,9 @@
     MODEL/prefixes/         one prefix file for each task that has a prefix
     MODEL/conversion.json   where every setting came from, the tasks in order, and the command that exports them again
 
-Reading holds one tensor at a time, writing at most one file of weight_files.SHARD bytes. Three things do not return as
-they were: settings that the format does not store, biases that were divided by a number of ranks that is no power of
-two (one rounding), and a start id that the source did not have (the exporter writes the end id).
+Writing holds at most one file of weight_files.SHARD bytes in memory. Three things do not return as they were: settings
+that the format does not store, biases that were divided by a number of ranks that is no power of two (one rounding),
+and a start id that the source did not have (the exporter writes the end id).
 """
 
 import filecmp
@@ -83,18 +83,21 @@ def import_folder(
     parent = weights_folder.resolve().parent
     conversion = read_conversion(parent)
     settings = settings_of(config, conversion, given)
-    divisor = _divisor(weights_folder, config, conversion, given)
+    divisor = divisor_of(weights_folder, config, conversion, given.biases_divided_by)
+    if divisor is None:
+        raise UsageError(
+            f"--biases-divided-by: not given, and {weights_folder.parent} has no {CONVERSION} that records it; "
+            f"allowed: {ranks} (huggingface_gptneox_convert.py divides {' and '.join(SUMMED)} by it), 1 (undivided)"
+        )
     shape = _hf_config(config, settings, weights_folder)
     tokenizer = tokenizer or (parent / TOKENIZER if (parent / TOKENIZER).is_dir() else None)
-    if tokenizer:
-        if padding := config.vocab_size - _entries(tokenizer, config):
-            notes.append(f"{padding} of {config.vocab_size} rows of the vocabulary are no tokens; they are kept")
-    else:
+    if not tokenizer:
         notes.append(f"no {TOKENIZER}/ and no --tokenizer: the model cannot encode text")
+    elif padding := config.vocab_size - _entries(tokenizer, config):
+        notes.append(f"{padding} of {config.vocab_size} rows of the vocabulary are no tokens; they are kept")
     if divisor & (divisor - 1):
         notes.append(f"biases are multiplied by {divisor}, no power of two: up to one rounding from the source's")
-    specs = layout.tensors(config)
-    size = sum(len(spec.files(ranks)) * spec.size(config) for spec in specs)
+    size = layout.total_bytes(config)
     with atomic_folder(target) as folder:
         with progress(size, "B", "import") as bar:
             weights = _weights(weights_folder, config, divisor, bool(shape.tie_word_embeddings), bar)
@@ -121,7 +124,7 @@ def import_folder(
             "notes": notes,
         }
         write_json(folder / CONVERSION, record)
-    files = sum(len(spec.files(ranks)) for spec in specs) + 1
+    files = sum(len(spec.files(ranks)) for spec in layout.tensors(config)) + 1
     return FtImport(target, config, files, size, parameters, settings, notes)
 
 
@@ -132,17 +135,6 @@ def _require_whole(folder: Path, config: FtConfig) -> None:
     if lost:
         more = f" ({len(lost) - 1} more: course ft inspect {folder})" if len(lost) > 1 else ""
         raise CourseError(f"{folder}/{lost[0].name}: {lost[0].kind}: {lost[0].message}{more}")
-
-
-def _divisor(folder: Path, config: FtConfig, conversion: dict[str, Any], given: Given) -> int:
-    """Return the number by which two biases were divided. Raises UsageError if nothing says it."""
-    divisor = divisor_of(folder, config, conversion, given.biases_divided_by)
-    if divisor is None:
-        raise UsageError(
-            f"--biases-divided-by: not given, and {folder.parent} has no {CONVERSION} that records it; allowed: "
-            f"{config.ranks} (huggingface_gptneox_convert.py divides {' and '.join(SUMMED)} by it), 1 (undivided)"
-        )
-    return divisor
 
 
 def _hf_config(config: FtConfig, settings: dict[str, Setting], folder: Path) -> Any:
@@ -184,10 +176,10 @@ def _prefixes(folder: Path, config: FtConfig, target: Path, digest: str) -> list
     shape, entries = Shape(config.layers, config.heads, config.head_size), []
     for task in config.tasks:
         file = f"{PREFIXES}/{task.name}.safetensors" if task.length else None
-        values = reader.prefix(folder, config, task)
-        if file and values is not None:
+        if file:
             # fp32 represents every fp16 and bf16 value, so the prefix file loses nothing
-            prefix_files.write(Prefix(values.float(), task.name, digest, shape), target / file)
+            values = reader.prefix(folder, config, task).float()
+            prefix_files.write(Prefix(values, task.name, digest, shape), target / file)
         entries.append({"name": task.name, "length": task.length, "file": file})
     return entries
 

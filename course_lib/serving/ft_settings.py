@@ -49,9 +49,8 @@ def read_conversion(folder: Path) -> dict[str, Any]:
     """Return the folder's conversion.json, or an empty dict without it. Raises CourseError if it is damaged."""
     path = folder / CONVERSION
     content = read_json(path) if path.is_file() else {}
-    if not isinstance(content.get("not_in_the_format", {}), dict) or not isinstance(
-        content.get("biases_divided_by", 1), int
-    ):
+    known = content.get("not_in_the_format", {}), content.get("biases_divided_by", 1)
+    if not isinstance(known[0], dict) or not isinstance(known[1], int):
         raise CourseError(f"{path}: not written by `course ft export`")
     return content
 
@@ -62,39 +61,34 @@ def settings_of(config: FtConfig, conversion: Mapping[str, Any], given: Given = 
     Raises UsageError if an option is not allowed for the model, and CourseError if the folder has an impossible value.
     """
     lacks = LACKS[config.family]
-    for field in ("rope_theta", "max_positions"):
-        if getattr(given, field) is not None and config.family == "gpt":
-            raise UsageError(f"{_option(field)}: not allowed for a GPT-2; allowed for a GPT-NeoX")
     for field in ("layer_norm_eps", "rope_theta", "max_positions"):
-        value = getattr(given, field)
+        value, option = getattr(given, field), "--" + field.replace("_", "-")
+        if value is not None and config.family == "gpt" and field != "layer_norm_eps":
+            raise UsageError(f"{option}: not allowed for a GPT-2; allowed for a GPT-NeoX")
         if value is not None and not 0 < value < inf:
-            raise UsageError(f"{_option(field)} {value}: allowed: a number above 0")
+            raise UsageError(f"{option} {value}: allowed: a number above 0")
     if given.activation is not None and given.activation not in ACT2FN:
         raise UsageError(f"--activation {given.activation}: allowed: {', '.join(sorted(ACT2FN))}")
+    in_ini: dict[str, Any] = {}
+    if config.family == "gpt":
+        activation = (config.activation or "").lower()
+        if activation and activation not in ACTIVATIONS:
+            raise CourseError(f"config.ini: activation_type = {config.activation}: allowed: Gelu, Relu")
+        in_ini = {"layer_norm_epsilon": config.layernorm_eps, "activation_function": ACTIVATIONS.get(activation)}
     recorded = conversion.get("not_in_the_format", {})
     # Later sources override earlier ones
-    sources: list[tuple[str, dict[str, Any]]] = [
-        ("default", {key: default for key, (_, default) in lacks.items()}),
-        ("config.ini", _in_ini(config)),
-        (CONVERSION, {key: value for key, value in recorded.items() if key in lacks}),
-        ("option", {key: getattr(given, field) for key, (field, _) in lacks.items()}),
-    ]
-    return {key: Setting(value, name) for name, values in sources for key, value in values.items() if value is not None}
-
-
-def _in_ini(config: FtConfig) -> dict[str, Any]:
-    """Return the settings in a GPT-2's config.ini. Raises CourseError for an activation that the engine lacks."""
-    if config.family == "gptneox":
-        return {}
-    activation = (config.activation or "").lower()
-    if activation and activation not in ACTIVATIONS:
-        raise CourseError(f"config.ini: activation_type = {config.activation}: allowed: Gelu, Relu")
-    return {"layer_norm_epsilon": config.layernorm_eps, "activation_function": ACTIVATIONS.get(activation)}
-
-
-def _option(field: str) -> str:
-    """Return the command-line option for a field of Given."""
-    return "--" + field.replace("_", "-")
+    sources: dict[str, dict[str, Any]] = {
+        "default": {key: default for key, (_, default) in lacks.items()},
+        "config.ini": in_ini,
+        CONVERSION: {key: recorded.get(key) for key in lacks},
+        "option": {key: getattr(given, field) for key, (field, _) in lacks.items()},
+    }
+    return {
+        key: Setting(value, name)
+        for name, values in sources.items()
+        for key, value in values.items()
+        if value is not None
+    }
 
 
 def divisor_of(folder: Path, config: FtConfig, conversion: Mapping[str, Any], given: int | None = None) -> int | None:

@@ -94,13 +94,10 @@ def _ids(folder: Path, hf: Any) -> tuple[int, int]:
 def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
     rope, parallel, ranks = hf.rope_parameters, bool(hf.use_parallel_residual), common["ranks"]
     rotary = int(common["head_size"] * rope.get("partial_rotary_factor", 1.0))
-    if rope["rope_type"] != "default":
+    if rope["rope_type"] != "default" or rotary % 2:
         raise CourseError(
-            f"{folder}: rope_type {rope['rope_type']}: the engine cannot scale its rotation; allowed: default"
-        )
-    if rotary % 2:
-        raise CourseError(
-            f"{folder}: {rotary} dimensions of a head are rotated; allowed: an even number, the engine rotates pairs"
+            f"{folder}: rope_type {rope['rope_type']} with {rotary} rotated dimensions of a head; "
+            "the engine allows: rope_type default, an even number"
         )
     lacks = {
         "hidden_act": hf.hidden_act,
@@ -111,25 +108,23 @@ def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
     config = FtConfig("gptneox", inter_size=hf.intermediate_size, rotary=rotary, parallel_residual=parallel, **common)
     divided = ranks if parallel or not corrections.bias_scaling else 1
     origin = Origin(config, lacks, bool(hf.tie_word_embeddings), divided, not hf.attention_bias)
+    both, converter = " and ".join(SUMMED), "as FasterTransformer's converter does"
     if not parallel and ranks > 1:
-        both = " and ".join(SUMMED)
         if corrections.bias_scaling:
             origin.corrected.append(
                 f"{both} are not divided by {ranks}: the engine adds them once "
-                "(--upstream-bias-scaling divides them, as FasterTransformer's converter does)"
+                f"(--upstream-bias-scaling divides them, {converter})"
             )
         else:
-            origin.notes.append(
-                f"{both} are divided by {ranks}, as FasterTransformer's converter does: "
-                "the engine's output will be wrong"
-            )
+            origin.notes.append(f"{both} are divided by {ranks}, {converter}: the engine's output will be wrong")
     if hf.hidden_act not in TANH_GELU:
         origin.notes.append(_tanh("hidden_act", hf.hidden_act))
-    eps, theta = hf.layer_norm_eps, rope["rope_theta"]
-    if eps != ENGINE_EPS:
-        origin.notes.append(f"layer_norm_eps is {eps:g}; the engine uses {ENGINE_EPS:g}: small differences")
-    if theta != ENGINE_THETA:
-        origin.notes.append(f"rope_theta is {theta:g}; the engine uses {ENGINE_THETA:g}: different output")
+    if hf.layer_norm_eps != ENGINE_EPS:
+        origin.notes.append(
+            f"layer_norm_eps is {hf.layer_norm_eps:g}; the engine uses {ENGINE_EPS:g}: small differences"
+        )
+    if rope["rope_theta"] != ENGINE_THETA:
+        origin.notes.append(f"rope_theta is {rope['rope_theta']:g}; the engine uses {ENGINE_THETA:g}: different output")
     return origin
 
 
@@ -137,32 +132,32 @@ def _gpt2(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
     for key, wanted in PLAIN.items():
         if getattr(hf, key) != wanted:
             raise CourseError(f"{folder}: {key} is {getattr(hf, key)}: the engine cannot do that; allowed: {wanted}")
-    inner, tied, relu = hf.n_inner or 4 * hf.n_embd, bool(hf.tie_word_embeddings), hf.activation_function == "relu"
+    inner, tied, eps = hf.n_inner or 4 * hf.n_embd, bool(hf.tie_word_embeddings), hf.layer_norm_epsilon
+    relu = hf.activation_function == "relu"
     config = FtConfig(
         "gpt",
         inter_size=inner,
         positions=hf.n_positions,
-        layernorm_eps=hf.layer_norm_epsilon if corrections.ini else None,
+        layernorm_eps=eps if corrections.ini else None,
         activation="Relu" if relu and corrections.ini else None,
         head=corrections.head and not tied,
         **common,
     )
-    lacks = {"activation_function": hf.activation_function, "layer_norm_epsilon": hf.layer_norm_epsilon}
-    origin = Origin(config, lacks, tied)
+    origin = Origin(config, {"activation_function": hf.activation_function, "layer_norm_epsilon": eps}, tied)
     if corrections.ini:
-        more = [f"layernorm_eps = {hf.layer_norm_epsilon:g}", *(["activation_type = Relu"] if relu else [])]
-        more += [f"inter_size = {inner}"] if inner != 4 * hf.n_embd else []
+        more = [f"layernorm_eps = {eps:g}"] + ["activation_type = Relu"] * relu
+        more += [f"inter_size = {inner}"] * (inner != 4 * hf.n_embd)
         origin.corrected.append(
             f"config.ini says {', '.join(more)}; FasterTransformer's converter omits this (--upstream-ini)"
         )
-    if not tied and corrections.head:
+    if config.head:
         origin.corrected.append("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
     elif not tied:
         origin.notes.append(
             "lm_head is omitted, as by FasterTransformer's converter: the engine uses the embedding instead, "
             "its output will be wrong"
         )
-    if hf.activation_function not in (*TANH_GELU, "relu") or (relu and not corrections.ini):
+    if hf.activation_function not in (*TANH_GELU, *["relu"] * corrections.ini):
         origin.notes.append(_tanh("activation_function", hf.activation_function))
     return origin
 

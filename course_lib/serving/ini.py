@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.checkpoints.number_formats import BYTES
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, one_line
 from course_lib.files import require_file
 from course_lib.serving.layout import CONFIG, MOST_LAYERS, MOST_RANKS, Family, FtConfig, PrefixTask, tensors
 
@@ -30,10 +30,18 @@ KEYS: dict[Family, dict[str, str]] = {
         "activation_type": "activation",
     },
 }  # fmt: skip
-# Keys whose smallest value is not 1, and keys whose largest value is not MOST
-LEAST = {"start_id": 0, "end_id": 0, "rotary_embedding": 0, "use_gptj_residual": 0}
 MOST = 2**31 - 1  # the engine reads signed 32-bit integers
-TEXTS = ("model_name", "weight_data_type", "layernorm_eps", "activation_type")
+# Smallest and largest values of the numbers, if not 1 and MOST
+LIMITS = {"start_id": (0, MOST), "end_id": (0, MOST), "rotary_embedding": (0, MOST), "num_layer": (1, MOST_LAYERS)}
+# Keys that are read in a way of their own
+SPECIAL = {
+    "model_name",
+    "use_gptj_residual",
+    "weight_data_type",
+    "tensor_para_size",
+    "layernorm_eps",
+    "activation_type",
+}
 PREFIX = 2  # prompt_learning_type for prefixes: keys and values before the text
 ENGINE_EPS = 1e-6  # the engine's default for [gpt] without layernorm_eps
 # Engine settings for which this course supports only one value
@@ -41,7 +49,6 @@ PLAIN = {
     "layernorm_type": "pre_layernorm", "has_positional_encoding": "true", "has_pre_decoder_layernorm": "false",
     "has_post_decoder_layernorm": "true", "use_attention_linear_bias": "false", "has_adapters": "false",
 }  # fmt: skip
-TRUTH = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
 # Task names become part of file names; they must also pass through every config.ini parser unchanged
 NAME = re.compile(r"\w[\w.+-]*")
 # The engine reads at most 199 bytes per line, and a file name can have at most 255
@@ -72,32 +79,26 @@ def read(folder: Path, ranks: int, inter_size: int | None = None) -> tuple[FtCon
     Raises CourseError if the engine would stop, a value is impossible, or the course does not support the variant.
     """
     ini = _Ini(folder / CONFIG)
+    own, warnings = ini.section, ini.warnings
+    values = {field: ini.number(key) for key, field in KEYS[ini.family].items() if key not in SPECIAL}
+    values |= {"ranks": ranks, "model_name": ini.text("model_name"), "dtype": ini.dtype(), "tasks": ini.tasks()}
     if ini.family == "gpt":
         ini.require_plain()
-    values: dict[str, Any] = {"ranks": ranks, "model_name": ini.text("model_name")}
-    for key, field in KEYS[ini.family].items():
-        if key == "tensor_para_size":
-            if (written := ini.number(key, default=ranks)) != ranks:
-                ini.warnings.append(f"tensor_para_size = {written}, but the folder holds {ranks} ranks")
-        elif key == "use_gptj_residual":
-            if ini.get(key) is None:
-                ini.warnings.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
-            values[field] = ini.number(key, default=1) != 0
-        elif key == "num_layer":
-            values[field] = ini.number(key, most=MOST_LAYERS)
-        elif key not in TEXTS:
-            values[field] = ini.number(key)
-    values |= {"dtype": ini.dtype(), "tasks": ini.tasks()}
-    if ini.family == "gpt":
-        values |= {"layernorm_eps": ini.eps(), "activation": ini.get("activation_type")}
+        if (written := ini.number("tensor_para_size", ranks)) != ranks:
+            warnings.append(f"tensor_para_size = {written}, but the folder holds {ranks} ranks")
+        values |= {"layernorm_eps": ini.eps(), "activation": own.get("activation_type")}
         values["head"] = (folder / "model.lm_head.weight.bin").is_file()
+    else:
+        if "use_gptj_residual" not in own:
+            warnings.append("use_gptj_residual is missing: the engine uses 1, parallel residual")
+        values["parallel_residual"] = ini.number("use_gptj_residual", 1) != 0
     config = FtConfig(family=ini.family, **values)
     if config.rotary > config.head_size or config.rotary % 2:
         wrong = f"rotary_embedding = {config.rotary}"
         raise CourseError(f"{ini.path}: {wrong}: allowed: an even number up to {config.head_size}")
     for key, number in (("start_id", config.start_id), ("end_id", config.end_id)):
         if number >= config.vocab_size:
-            ini.warnings.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
+            warnings.append(f"{key} = {number} is no token, vocab_size = {config.vocab_size}")
     if inter_size:
         config = replace(config, inter_size=inter_size)
     elif (stored := _stored_inter_size(folder, config)) not in (None, config.inter_size):
@@ -105,7 +106,7 @@ def read(folder: Path, ranks: int, inter_size: int | None = None) -> tuple[FtCon
             f"{ini.path}: inter_size = {config.inter_size}, but the files have {stored}; "
             f"correct it there, or give --inter-size {stored} to `course ft import` and `course ft inspect`"
         )
-    return config, ini.warnings
+    return config, warnings
 
 
 def _stored_inter_size(folder: Path, config: FtConfig) -> int | None:
@@ -115,9 +116,9 @@ def _stored_inter_size(folder: Path, config: FtConfig) -> int | None:
         return None
     size = bias.stat().st_size // BYTES[config.dtype] * config.ranks
     stored = replace(config, layers=1, inter_size=size, tasks=())
-    layer = [spec for spec in tensors(stored) if spec.name.startswith("model.layers.0.")]
-    sizes = {folder / name: spec.size(stored) for spec in layer for name in spec.files(config.ranks)}
-    return size if all(path.is_file() and path.stat().st_size == wanted for path, wanted in sizes.items()) else None
+    files = {folder / name: spec for spec in tensors(stored) if spec.in_layer for name in spec.files(config.ranks)}
+    fits = all(path.is_file() and path.stat().st_size == spec.size(stored) for path, spec in files.items())
+    return size if fits else None
 
 
 class _Ini:
@@ -132,29 +133,30 @@ class _Ini:
         except UnicodeDecodeError as error:
             raise CourseError(f"{path}: byte {error.start} is not UTF-8") from error
         except configparser.Error as error:
-            raise CourseError(f"{path}: not readable: {' '.join(error.message.split())}") from error
+            raise CourseError(f"{path}: not readable: {one_line(error)}") from error
         families = [family for family in KEYS if self.parser.has_section(family)]
         if len(families) != 1:
             sections = ", ".join(self.parser.sections()) or "none"
             raise CourseError(f"{path}: expected one section [gptneox] or [gpt], found: {sections}")
         self.family: Family = families[0]
-
-    def get(self, key: str, section: str | None = None) -> str | None:
-        return self.parser.get(section or self.family, key, fallback=None)
+        self.section = self.parser[self.family]
 
     def text(self, key: str, section: str | None = None) -> str:
-        value = self.get(key, section)
+        section = section or self.family
+        value = self.parser.get(section, key, fallback=None)
         if value is None:
-            raise CourseError(f"{self.path}: [{section or self.family}] {key}: missing")
+            raise CourseError(f"{self.path}: [{section}] {key}: missing")
         return value
 
-    def number(self, key: str, default: int | None = None, section: str | None = None, most: int = MOST) -> int:
-        if default is not None and self.get(key, section) is None:
+    def number(self, key: str, default: int | None = None, section: str | None = None) -> int:
+        """Return a number; one with a default may be missing, or 0."""
+        section = section or self.family
+        if default is not None and not self.parser.has_option(section, key):
             return default
-        value, least = self.text(key, section), LEAST.get(key, 1 if default is None else 0)
+        value, (least, most) = self.text(key, section), LIMITS.get(key, (1 if default is None else 0, MOST))
         number = int(value) if value.isdecimal() and len(value) < 20 else -1
         if not least <= number <= most:
-            wrong = f"{self.path}: [{section or self.family}] {key} = {value}"
+            wrong = f"{self.path}: [{section}] {key} = {value}"
             raise CourseError(f"{wrong}: allowed: a whole number from {least} to {most:,}")
         return number
 
@@ -167,7 +169,7 @@ class _Ini:
         return "fp32"
 
     def eps(self) -> float | None:
-        value = self.get("layernorm_eps")
+        value = self.section.get("layernorm_eps")
         if value is None:
             self.warnings.append(f"layernorm_eps is missing: the engine uses {ENGINE_EPS:g}, GPT-2 has 1e-05")
             return None
@@ -181,8 +183,8 @@ class _Ini:
 
     def require_plain(self) -> None:
         for key, plain in PLAIN.items():
-            value = (self.get(key) or plain).lower()
-            if TRUTH.get(value, value) != plain:
+            value = (self.section.get(key) or plain).lower()
+            if str(self.parser.BOOLEAN_STATES.get(value, value)).lower() != plain:
                 wrong = f"{self.path}: [gpt] {key} = {value}"
                 raise CourseError(f"{wrong}: this variant of GPT-2 is not supported; allowed: {plain}")
 
@@ -193,13 +195,13 @@ class _Ini:
         if (count > 0) != (kind == PREFIX):
             self.warnings.append(f"num_tasks = {count} with prompt_learning_type = {kind}: no prefix is used")
             return ()
+        first: dict[str, int] = {}
         tasks = []
-        first_index: dict[str, int] = {}
         for index in range(count):
             name = self.text("task_name", f"task_{index}")
             if not NAME.fullmatch(name):
                 raise CourseError(f"{self.path}: [task_{index}] task_name = {name}: cannot be part of a file's name")
             tasks.append(PrefixTask(name, self.number("prompt_length", 0, f"task_{index}")))
-            if (first := first_index.setdefault(name, index)) < index:
-                self.warnings.append(f"task_{first} and task_{index} are both named {name}: the engine drops one")
+            if first.setdefault(name, index) < index:
+                self.warnings.append(f"task_{first[name]} and task_{index} are both named {name}: the engine drops one")
         return tuple(tasks)

@@ -19,6 +19,7 @@ CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
 MOST_LAYERS, MOST_RANKS = 1024, 256
 FOLDER = re.compile(r"(\d+)-gpu")
 RANK = re.compile(r"model\.layers\.0\.attention\.dense\.weight\.(\d+)\.bin")
+LAYERS = "model.layers."
 # The biases of row-parallel matrix products, which the engine adds once or on every rank, and the file with their sum
 SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
 BIAS_SUM = "mlp.attention.bias.sum"
@@ -94,6 +95,16 @@ class TensorSpec:
     axis: int | None = None  # the axis split into N parts; None: one file for all ranks
     weight: str | None = None  # name of the weight in the Hugging Face model, without the model's prefix
 
+    @property
+    def in_layer(self) -> bool:
+        """Whether the tensor belongs to a layer."""
+        return self.name.startswith(LAYERS)
+
+    @property
+    def qkv(self) -> bool:
+        """Whether the tensor is a fused query/key/value weight or bias."""
+        return "query_key_value" in self.name
+
     def files(self, ranks: int) -> list[str]:
         """Return the names of the tensor's files, in rank order."""
         return [f"{self.name}.bin"] if self.axis is None else [f"{self.name}.{rank}.bin" for rank in range(ranks)]
@@ -120,9 +131,9 @@ def tensors(config: FtConfig) -> list[TensorSpec]:
         for name, (dimensions, axis, gpt_name) in LAYER.items():
             weight = f"h.{layer}.{gpt_name}" if gpt else f"layers.{layer}.{name}"
             shape = tuple(sizes[letter] for letter in dimensions)
-            specs.append(TensorSpec(f"model.layers.{layer}.{name}", shape, axis, weight))
+            specs.append(TensorSpec(f"{LAYERS}{layer}.{name}", shape, axis, weight))
         if config.parallel_residual:
-            specs.append(TensorSpec(f"model.layers.{layer}.{BIAS_SUM}", (config.hidden,)))
+            specs.append(TensorSpec(f"{LAYERS}{layer}.{BIAS_SUM}", (config.hidden,)))
     return specs + [prefix(config, task) for task in config.tasks if task.length]
 
 
@@ -130,6 +141,11 @@ def prefix(config: FtConfig, task: PrefixTask) -> TensorSpec:
     """Return the specification for a task's prefix: layer, key/value, head, position, dimension within the head."""
     shape = (config.layers, 2, config.heads, task.length, config.head_size)
     return TensorSpec(f"model.prefix_prompt.{task.name}.weight", shape, 2)
+
+
+def weights(config: FtConfig) -> dict[str, TensorSpec]:
+    """Return how each weight is stored, by the weights' names in the model."""
+    return {spec.weight: spec for spec in tensors(config) if spec.weight}
 
 
 def uneven(config: FtConfig) -> str | None:
@@ -148,6 +164,12 @@ def rank_bytes(config: FtConfig) -> tuple[int, int]:
     for spec in tensors(config):
         sizes[spec.axis is None] += spec.size(config)
     return sizes[True], sizes[False]
+
+
+def total_bytes(config: FtConfig) -> int:
+    """Return the bytes of all tensors' files."""
+    shared, own = rank_bytes(config)
+    return shared + own * config.ranks
 
 
 def find(path: Path) -> tuple[Path, int]:

@@ -51,7 +51,6 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
     settings = settings_of(config, conversion)
     divisor = divisor_of(weights_folder, config, conversion)
     wanted = dtype or TORCH[config.dtype]
-    named = {name: tensor.to(device, wanted) for name, tensor in weights(weights_folder, config, divisor or 1)}
     if divisor is None:
         notes.append(
             "FasterTransformer's converter divides attention.dense.bias and mlp.dense_4h_to_h.bias "
@@ -62,20 +61,19 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
         notes.append(f"no {CONVERSION}: read with {known}")
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(hf_config(config, settings, parent))
-    base = f"{model.base_model_prefix}."
-    state = {name if name.startswith("lm_head") else base + name: tensor for name, tensor in named.items()}
+    state = {
+        name if name.startswith("lm_head") else f"{model.base_model_prefix}.{name}": tensor.to(device, wanted)
+        for name, tensor in weights(weights_folder, config, divisor or 1)
+    }
     model.load_state_dict(state, assign=True, strict=config.head)
     model.tie_weights()
     # The rotary frequencies are not stored as weights, so compute them again, in fp32
     if config.family == "gptneox":
         model.gpt_neox.rotary_emb = type(model.gpt_neox.rotary_emb)(model.config).to(device)
-    prefixes = [prefix(weights_folder, config, task) for task in config.tasks]
-    return Loaded(
-        model.requires_grad_(False).eval(),
-        [None if values is None else values.to(device, wanted) for values in prefixes],
-        config,
-        notes,
-    )
+    prefixes = [
+        prefix(weights_folder, config, task).to(device, wanted) if task.length else None for task in config.tasks
+    ]
+    return Loaded(model.requires_grad_(False).eval(), prefixes, config, notes)
 
 
 def weights(folder: Path, config: FtConfig, divisor: int) -> Iterator[tuple[str, Tensor]]:
@@ -84,11 +82,9 @@ def weights(folder: Path, config: FtConfig, divisor: int) -> Iterator[tuple[str,
     Both biases of row-parallel products are multiplied by `divisor`. With parallel residual, the engine reads only
     their sum: raises CourseError if the stored sum is another, or if a file is missing or has the wrong size.
     """
-    for name, spec in weight_map.specs_by_weight(config).items():
-        tensor = weight_map.restored(read_parts(folder, spec, config), spec, config)
-        if divisor > 1 and name.endswith(SUMMED):
-            tensor *= divisor
-        yield name, tensor
+    for name, spec in layout.weights(config).items():
+        tensor = weight_map.restored(read(folder, spec, config), spec, config)
+        yield name, tensor * divisor if divisor > 1 and name.endswith(SUMMED) else tensor
     for name in wrong_sums(folder, config):
         raise CourseError(f"{folder / name}: is not the sum of {' and '.join(SUMMED)}; the engine reads the sum")
 
@@ -96,17 +92,15 @@ def weights(folder: Path, config: FtConfig, divisor: int) -> Iterator[tuple[str,
 def wrong_sums(folder: Path, config: FtConfig) -> Iterator[str]:
     """Yield the files whose numbers are not the sums of their layers' two biases; only parallel residual has them."""
     for layer in range(config.layers if config.parallel_residual else 0):
-        specs = [TensorSpec(f"model.layers.{layer}.{name}", (config.hidden,)) for name in (BIAS_SUM, *SUMMED)]
-        total, attention, mlp = (read_parts(folder, spec, config)[0] for spec in specs)
+        specs = [TensorSpec(f"{layout.LAYERS}{layer}.{name}", (config.hidden,)) for name in (BIAS_SUM, *SUMMED)]
+        total, attention, mlp = (read(folder, spec, config) for spec in specs)
         if not torch.equal(total, attention + mlp):
             yield specs[0].files(1)[0]
 
 
-def prefix(folder: Path, config: FtConfig, task: layout.PrefixTask) -> Tensor | None:
-    """Return a task's prefix [P, L·2·H] in the stored dtype; None for a task without one."""
-    if not task.length:
-        return None
-    return weight_map.prefix_values(read_parts(folder, layout.prefix(config, task), config))
+def prefix(folder: Path, config: FtConfig, task: layout.PrefixTask) -> Tensor:
+    """Return a task's prefix [P, L·2·H] in the stored dtype."""
+    return weight_map.prefix_values(read(folder, layout.prefix(config, task), config))
 
 
 def numbers(path: Path, dtype: NumberFormat) -> Tensor:
@@ -114,8 +108,8 @@ def numbers(path: Path, dtype: NumberFormat) -> Tensor:
     return torch.from_numpy(np.fromfile(path, np.uint8)).view(TORCH[dtype])
 
 
-def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]:
-    """Return the parts of a tensor, one per file. Raises CourseError if a file is missing or has the wrong size."""
+def read(folder: Path, spec: TensorSpec, config: FtConfig) -> Tensor:
+    """Return a tensor as stored, its parts joined. Raises CourseError if a file is missing or has the wrong size."""
     shape, parts = spec.part(config.ranks), []
     for name in spec.files(config.ranks):
         path = folder / name
@@ -126,7 +120,7 @@ def read_parts(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Tensor]
                 f"{path}: {size:,} bytes, expected {spec.size(config):,} ({list(shape)} of {config.dtype})"
             )
         parts.append(numbers(path, config.dtype).view(shape))
-    return parts
+    return torch.cat(parts, spec.axis or 0)
 
 
 def hf_config(config: FtConfig, settings: Mapping[str, Setting], parent: Path) -> Any:

@@ -42,38 +42,28 @@ NEEDS = (
 )
 
 
-@dataclass(frozen=True)
-class Installation:
-    """Paths to the parts of the nvidia-pytriton wheel that are needed to run a server."""
+def find() -> tuple[Path, ...]:
+    """Return the parts of the nvidia-pytriton wheel that run a server: the executable, and the Python backend's parts.
 
-    binary: Path
-    backend: tuple[Path, ...]  # the Python backend's library, its module, and the executable that runs a Python model
-    libraries: Path
-
-
-def find() -> Installation:
-    """Return the paths to the server in the nvidia-pytriton wheel. Raises CourseError if this interpreter has none."""
+    Raises CourseError if this interpreter has no such wheel.
+    """
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise CourseError(tr("Triton is not installed: {needs}", needs=NEEDS))
-    package = Path(spec.submodule_search_locations[0])
-    inside = package / "tritonserver"
+    inside = Path(spec.submodule_search_locations[0]) / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    binary, python = inside / "bin" / "tritonserver", inside / "backends" / "python"
+    python = inside / "backends" / "python"
     stub = inside / "python_backend_stubs" / version / "triton_python_backend_stub"
-    backend = (python / "libtriton_python.so", python / "triton_python_backend_utils.py", stub)
-    for part in (binary, *backend):
+    parts = (
+        inside / "bin" / "tritonserver", python / "libtriton_python.so", python / "triton_python_backend_utils.py", stub
+    )  # fmt: skip
+    for part in parts:
         if not part.is_file():
+            where = {"part": part.name, "version": version, "platform": sys.platform, "needs": NEEDS}
             raise CourseError(
-                tr(
-                    "the nvidia-pytriton wheel has no {part} for Python {version} on {platform}: {needs}",
-                    part=part.name,
-                    version=version,
-                    platform=sys.platform,
-                    needs=NEEDS,
-                )
+                tr("the nvidia-pytriton wheel has no {part} for Python {version} on {platform}: {needs}", **where)
             )
-    return Installation(binary, backend, package.parent / "nvidia_pytriton.libs")
+    return parts
 
 
 @dataclass
@@ -130,38 +120,35 @@ def running(
         limits: instances of each model, and limits of its queue.
         drain: time that requests in progress have to finish when the server stops [s].
     """
-    installed, limits = find(), limits or Limits()
+    (binary, *backend_parts), limits = find(), limits or Limits()
     with temporary_folder("course-triton") as work:
         names = tuple(model.name for model in repository.write(folders, work / "models", limits=limits))
         backend = work / "backends" / "python"
         backend.mkdir(parents=True)
-        for part in installed.backend:
+        for part in backend_parts:
             (backend / part.name).symlink_to(part)
-        places = [_place(address, http_port), _place(address, grpc_port), _place(LOOPBACK, metrics_port)]
+        ports = {"http": (address, http_port), "grpc": (address, grpc_port), "metrics": (LOOPBACK, metrics_port)}
+        places = {name: (host, _usable(host, port)) for name, (host, port) in ports.items()}
         shared = f"course_{os.getpid()}_{secrets.token_hex(4)}_"
-        log_file = log or work / "triton.log"
-        command = [
-            str(installed.binary),
-            f"--model-repository={work / 'models'}",
-            f"--backend-directory={backend.parent}",
-        ]
-        for name, (host, port) in zip(("http", "grpc", "metrics"), places, strict=True):
+        command = [str(binary), f"--model-repository={work / 'models'}", f"--backend-directory={backend.parent}"]
+        for name, (host, port) in places.items():
             command += [f"--{name}-address={host}", f"--{name}-port={port}"]
         command += [f"--exit-timeout-secs={math.ceil(drain)}"]
         command += [f"--backend-config=python,shm-region-prefix-name={shared}"]
         command += [f"--backend-config=python,stub-timeout-seconds={int(timeout)}"]
         if threads is None and limits.instances > 1:
             threads = max(1, (os.cpu_count() or 1) // limits.instances)
+        log_file = log or work / "triton.log"
         with open(log_file, "wb") as sink:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", lifeline.__file__, str(os.getpid()), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env=_environment(installed, threads),
+                env=_environment(binary.parents[3] / "nvidia_pytriton.libs", threads),
                 start_new_session=True,
             )
-        http, grpc, metrics = (f"{host}:{port}" for host, port in places)
+        http, grpc, metrics = (f"{host}:{port}" for host, port in places.values())
         server = Server(http, grpc, f"http://{metrics}/metrics", names, log_file, process)
         try:
             _wait(server, timeout)
@@ -183,13 +170,11 @@ def serve(starting: contextlib.AbstractContextManager[Server]) -> None:
     try:
         with starting as server:
             facts = {"http": server.http, "grpc": server.grpc, "metrics": server.metrics}
-            models = ", ".join(server.models)
-            message = tr(
-                "serving {models}: http://{http}, grpc://{grpc}, metrics {metrics}; Ctrl-C stops it",
-                models=models,
-                **facts,
+            facts["models"] = ", ".join(server.models)
+            print(
+                tr("serving {models}: http://{http}, grpc://{grpc}, metrics {metrics}; Ctrl-C stops it", **facts),
+                flush=True,
             )
-            print(message, flush=True)
             try:
                 while True:
                     server.require_alive()
@@ -212,30 +197,29 @@ def tail(log: Path) -> str:
     return " | ".join((lines or content.split("\n"))[-3:]).strip() or "the log is empty"
 
 
-def _environment(installed: Installation, threads: int | None) -> dict[str, str]:
+def _environment(libraries: Path, threads: int | None) -> dict[str, str]:
     """Return the server's environment; the stub's interpreter is that of the first python3 on PATH."""
-    libraries = [str(installed.libraries), sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH")]
+    library_paths = [str(libraries), sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH")]
     paths = [str(Path(sys.executable).parent), os.environ.get("PATH")]
-    variables = {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "PATH": ":".join(filter(None, paths))}
+    variables = {"LD_LIBRARY_PATH": ":".join(filter(None, library_paths)), "PATH": ":".join(filter(None, paths))}
     return os.environ | variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
 
 
-def _place(host: str, port: int | None) -> tuple[str, int]:
-    """Return host and port, a free one if it is None. Raises CourseError if the port cannot be used."""
+def _usable(host: str, port: int | None) -> int:
+    """Return the port, a free one if it is None. Raises CourseError if it cannot be used."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port or 0))
         except OSError as error:
+            place = {"host": host, "port": port, "strerror": error.strerror}
             raise CourseError(
                 tr(
                     "{host}:{port}: {strerror}; choose another with --http-port, --grpc-port and --metrics-port",
-                    host=host,
-                    port=port,
-                    strerror=error.strerror,
+                    **place,
                 )
             ) from error
-        return host, int(probe.getsockname()[1])
+        return int(probe.getsockname()[1])
 
 
 def _wait(server: Server, timeout: float) -> None:
@@ -245,13 +229,8 @@ def _wait(server: Server, timeout: float) -> None:
             server.require_alive()
             waited = time.monotonic() - started
             if waited > timeout:
-                raise CourseError(
-                    tr(
-                        "Triton was not ready after {timeout:g} s (--timeout): {tail}",
-                        timeout=timeout,
-                        tail=tail(server.log),
-                    )
-                )
+                facts = {"timeout": timeout, "tail": tail(server.log)}
+                raise CourseError(tr("Triton was not ready after {timeout:g} s (--timeout): {tail}", **facts))
             bar.n = int(waited)
             bar.refresh()
             time.sleep(0.1)

@@ -46,12 +46,14 @@ def split(argument: str) -> tuple[str, Path | None]:
     return name, Path(file) if file else None
 
 
-def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tensor]:
-    """Return the values of each prefix by name, each [prefix length, layers · 2 · hidden size].
+def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig, model: Path) -> tuple[dict[str, Tensor], str | None]:
+    """Return the values of each prefix [P, layers · 2 · hidden size] by name, and the digest of the model's weights.
 
-    Raises UsageError if a name is not allowed or is used twice, and CourseError if values do not match the model.
+    The digest is None if no prefix records its base model. Raises UsageError if a name is not allowed or is used twice,
+    and CourseError if a prefix does not match the model or was trained on other weights.
     """
     shape = Shape(config.layers, config.heads, config.head_size)
+    own = digest(model) if any(prefix.base for prefix in prefixes) else None
     values_by_name: dict[str, Tensor] = {}
     for prefix in prefixes:
         name = prefix.name
@@ -65,29 +67,8 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig) -> dict[str, Tens
                 f"--prefix {name}: named like {same[0]}, so both would have the same file; give another NAME="
             )
         values = torch.empty(0, shape.width) if prefix.values is None else prefix.values
-        fits = values.numel() % shape.width == 0 and (values.dim() != 2 or values.shape[1] == shape.width)
-        if not fits or prefix.shape not in (None, shape):
-            theirs = f"{list(values.shape)} numbers" + (f" for {prefix.shape}" if prefix.shape else "")
-            raise CourseError(f"prefix {name}: {theirs}; this model takes {shape.width:,} per position, for {shape}")
-        values_by_name[name] = values.reshape(-1, shape.width)
-        length = len(values_by_name[name])
-        if config.positions and length >= config.positions:
-            raise CourseError(f"prefix {name}: {length} positions leave none of the model's {config.positions}")
-    return values_by_name
-
-
-def same_base(prefixes: Sequence[NamedPrefix], model: Path) -> str | None:
-    """Return the digest of the model's weights if a prefix records its base model, else None.
-
-    Raises CourseError if a prefix was trained on other weights.
-    """
-    if not any(prefix.base for prefix in prefixes):
-        return None
-    own = digest(model)
-    for prefix in prefixes:
-        if prefix.base and prefix.base != own:
-            raise CourseError(
-                f"prefix {prefix.name}: trained on the weights {prefix.base[:12]}, the model's are {own[:12]}; "
-                "a prefix works only with the base model it was trained on"
-            )
-    return own
+        files.Prefix(values, name, prefix.base, prefix.shape).require(shape, own or "")
+        if config.positions and len(values) >= config.positions:
+            raise CourseError(f"prefix {name}: {len(values)} positions leave none of the model's {config.positions}")
+        values_by_name[name] = values
+    return values_by_name, own

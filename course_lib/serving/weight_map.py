@@ -1,9 +1,8 @@
-"""Conversion of a weight between its Hugging Face layout and its FasterTransformer layout for N ranks.
+"""Conversion of a weight between its Hugging Face layout and its FasterTransformer layout.
 
 This module handles names, order and shapes, but not files. FasterTransformer computes x·W, so GPT-NeoX weights are
 transposed to [in, out]; GPT-2 already stores its weights this way. The fused query/key/value weight is ordered by
-query, key and value and then by head in FasterTransformer, but by head first in GPT-NeoX. Each rank receives an equal
-part: whole heads, columns or rows.
+query, key and value and then by head in FasterTransformer, but by head first in GPT-NeoX.
 """
 
 import re
@@ -12,9 +11,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints.weight_files import is_leftover
-from course_lib.serving.layout import Family, FtConfig, TensorSpec, tensors
+from course_lib.serving.layout import Family, FtConfig, TensorSpec
 
-ROWS = 128  # rows of a weight that are copied at a time; they fit in the CPU cache
 PREFIXES = re.compile(r"^(module\.)?(gpt_neox\.|transformer\.)?")
 BASES: dict[Family, str] = {"gptneox": "gpt_neox.", "gpt": "transformer."}
 # GPT-NeoX files call the output layer embed_out; in memory, transformers 5 calls it lm_head
@@ -35,55 +33,29 @@ def full(name: str, family: Family) -> str:
     return HEADS[family] if name == "lm_head.weight" else BASES[family] + name
 
 
-def specs_by_weight(config: FtConfig) -> dict[str, TensorSpec]:
-    """Return how each weight is stored, by the weights' short names."""
-    return {spec.weight: spec for spec in tensors(config) if spec.weight}
+def stored(weight: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
+    """Return a Hugging Face weight in the layout of FasterTransformer, before it is split between ranks."""
+    if config.family == "gptneox" and spec.in_layer:
+        weight = (_swapped(weight, config.heads, 3) if spec.qkv else weight).t()
+    return weight.reshape(spec.shape)
+
+
+def restored(whole: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
+    """Return the Hugging Face weight from its stored form; the inverse of `stored`."""
+    weight = whole.flatten(-2) if spec.qkv else whole
+    if config.family == "gptneox" and spec.in_layer:
+        weight = _swapped(weight.t(), 3, config.heads) if spec.qkv else weight.t()
+    return weight.contiguous()
 
 
 def shape(spec: TensorSpec, config: FtConfig) -> tuple[int, ...]:
     """Return the shape of the weight in the Hugging Face model."""
-    sizes = spec.shape
-    sizes = (*sizes[:-2], sizes[-2] * sizes[-1]) if _is_qkv(spec) else sizes
-    return sizes[::-1] if _transposed(spec, config) else sizes
+    return tuple(restored(torch.empty(spec.shape, device="meta"), spec, config).shape)
 
 
-def slots(whole: Tensor, spec: TensorSpec, config: FtConfig) -> list[Tensor]:
-    """Return views into a stored tensor, before it is split between ranks, in the order of the Hugging Face rows.
-
-    Copying the Hugging Face model's rows into these views, one view after the other, produces the stored layout.
-    """
-    sizes = shape(spec, config)
-    rows = whole.view(sizes[::-1]).t() if _transposed(spec, config) else whole.view(sizes)
-    if config.family == "gptneox" and _is_qkv(spec):
-        blocks = rows.split(config.head_size)  # type: ignore[no-untyped-call]
-        return [blocks[part * config.heads + head] for head in range(config.heads) for part in range(3)]
-    return list(rows.split(ROWS))  # type: ignore[no-untyped-call]
-
-
-def as_is(spec: TensorSpec, config: FtConfig) -> bool:
-    """Return whether a single file holds the weight in the layout of the Hugging Face model."""
-    moved = _transposed(spec, config) or (config.family == "gptneox" and _is_qkv(spec))
-    return not moved and (spec.axis is None or config.ranks == 1)
-
-
-def cut(whole: Tensor, spec: TensorSpec, ranks: int) -> tuple[Tensor, ...]:
-    """Return the part of a stored tensor for each file; the parts are views and may not be contiguous."""
-    return (whole,) if spec.axis is None else whole.chunk(ranks, spec.axis)
-
-
-def restored(parts: list[Tensor], spec: TensorSpec, config: FtConfig) -> Tensor:
-    """Return the Hugging Face weight from the parts in its files."""
-    whole = parts[0] if spec.axis is None else torch.cat(parts, spec.axis)
-    return torch.cat(slots(whole, spec, config))
-
-
-def _is_qkv(spec: TensorSpec) -> bool:
-    return "query_key_value" in spec.name
-
-
-def _transposed(spec: TensorSpec, config: FtConfig) -> bool:
-    in_layer = spec.name.startswith("model.layers.") and spec.name.endswith(".weight")
-    return config.family == "gptneox" and in_layer and len(spec.shape) > 1
+def _swapped(rows: Tensor, first: int, second: int) -> Tensor:
+    """Return rows that are ordered [first, second, size] in the order [second, first, size]."""
+    return rows.unflatten(0, (first, second, -1)).transpose(0, 1).flatten(0, 2)
 
 
 def prefix_stored(values: Tensor, config: FtConfig) -> Tensor:
@@ -94,7 +66,6 @@ def prefix_stored(values: Tensor, config: FtConfig) -> Tensor:
     return values.view(len(values), config.layers, 2, config.heads, config.head_size).permute(1, 2, 3, 0, 4)
 
 
-def prefix_values(parts: list[Tensor]) -> Tensor:
-    """Return the prefix [P, L·2·H] from the parts in its files (see `prefix_stored` for the letters)."""
-    whole = torch.cat(parts, 2).permute(3, 0, 1, 2, 4)
-    return whole.reshape(len(whole), -1)
+def prefix_values(whole: Tensor) -> Tensor:
+    """Return the prefix [P, L·2·H] from its stored form; the inverse of `prefix_stored`."""
+    return whole.permute(3, 0, 1, 2, 4).flatten(1)

@@ -195,7 +195,7 @@ def test_characters_stay_whole(settings: dict[str, Any], words: Path, tmp_path: 
         if settings.get("strategy") == "greedy":
             assert texts == Generator(source, text_codec.load).generate(prompts, chosen)
     row = [ours.codec.encode("牛丼")]
-    raw = [new for (new,) in ours._generate(row, [13], config.build(GenerateConfig, settings), 1)]
+    raw = [new for (new,) in ours._generate(row, [13], config.build(GenerateConfig, settings | {"num_return_sequences": 1}))]
     assert any(ours.table.first_wrong(row[0], new, 13) is not None for new in raw)
 
 

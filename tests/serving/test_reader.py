@@ -109,16 +109,11 @@ def test_parts_and_their_inverse(family: layout.Family, ranks: int, heads: int, 
     config = FtConfig(
         family, "x", heads * ranks, size, inner * ranks, 1, 5, 0, 0, "fp32", ranks, tasks=(PrefixTask("t", length),)
     )
-    for name, spec in weight_map.specs_by_weight(config).items():
+    for name, spec in layout.weights(config).items():
         weight = torch.randn(weight_map.shape(spec, config))
-        whole = torch.zeros(spec.shape)
-        slots = weight_map.slots(whole, spec, config)
-        rows = weight.split([len(slot) for slot in slots])
-        for slot, source in zip(slots, rows, strict=True):
-            slot.copy_(source)
-        cut = weight_map.cut(whole, spec, ranks)
-        assert all(part.shape == spec.part(ranks) for part in cut), name
-        assert torch.equal(weight_map.restored(list(cut), spec, config), weight), name
+        whole = weight_map.stored(weight, spec, config)
+        assert whole.shape == spec.shape and torch.equal(weight_map.restored(whole, spec, config), weight), name
+        parts = [whole] if spec.axis is None else whole.chunk(ranks, spec.axis)
+        assert all(part.shape == spec.part(ranks) for part in parts), name
     values = torch.randn(length, 2 * config.hidden)
-    cut = weight_map.cut(weight_map.prefix_stored(values, config), layout.prefix(config, config.tasks[0]), ranks)
-    assert torch.equal(weight_map.prefix_values(list(cut)), values)
+    assert torch.equal(weight_map.prefix_values(weight_map.prefix_stored(values, config)), values)
