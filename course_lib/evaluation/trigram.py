@@ -38,9 +38,6 @@ class Trigram:
             texts: raw documents; reading stops after `most` characters.
             normalize: applied to every text, in training and in scoring.
             most: most characters of training text.
-
-        Raises:
-            CourseError: if there is no text.
         """
         self.normalize = normalize
         self.characters = 0

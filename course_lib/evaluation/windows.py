@@ -39,10 +39,7 @@ class WindowSettings:
         return self
 
     def sizes(self, room: int | None) -> tuple[int | None, int]:
-        """Return window and stride [tokens] for a model with this room; the window is None if there is no limit.
-
-        Raises UsageError if the window is longer than the model's room, or the stride longer than the window.
-        """
+        """Return window and stride [tokens] for a model with this room; the window is None if there is no limit."""
         if self.window and room and self.window > room:
             raise UsageError(f"window: {self.window} is not allowed: the model has room for {room} tokens")
         window = self.window or room

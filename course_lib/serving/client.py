@@ -66,8 +66,7 @@ class Client:
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Send one request and return the output tensors by name.
 
-        The input tensors [B, …] are given by name; a single number applies to all sequences. Raises CourseError if the
-        server does not answer or rejects the request, and UsageError for a value that its tensor cannot hold.
+        The input tensors [B, …] are given by name; a single number applies to all sequences.
         """
         request = self._request(tensors)
         limit = {"client_timeout": self.timeout} if self.protocol == "grpc" else {}

@@ -59,10 +59,7 @@ class Ct2Generator:
             raise CourseError(f"{self.folder}: not readable by CTranslate2: {one_line(error)}") from error
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
-        """Return `num_return_sequences` texts for each raw prompt; an empty prompt starts a new document.
-
-        Raises UsageError if CTranslate2 does not support a setting, or if a text is too long for the model.
-        """
+        """Return `num_return_sequences` texts for each raw prompt; an empty prompt starts a new document."""
         ids = [self.codec.encode(prompt) for prompt in prompts]
         continuations = self.continue_ids([row or [self.end] for row in ids], settings)
         return [decode(self.codec, *row, self.end) for row in zip(prompts, ids, continuations, strict=True)]

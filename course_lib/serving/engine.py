@@ -40,8 +40,6 @@ class Engine:
 
     def run(self, rows: Sequence[TextRequest], log_probs: bool = False) -> list[Answer]:
         """Return the responses to `rows`, in the same order, with the log probability of each new token if asked for.
-
-        Raises UsageError, before any sequence runs, if one of them is invalid.
         """
         for row in rows:
             self.check(row)

@@ -71,8 +71,7 @@ def import_folder(
 ) -> FtImport:
     """Write the model in DIR or DIR/N-gpu as a Hugging Face folder, atomically, in the stored dtype.
 
-    `tokenizer` replaces DIR/tokenizer; `given` overrides what the folder records. Raises CourseError if the folder is
-    damaged, and UsageError if an option does not fit the model or the divisor of the biases is not known.
+    `tokenizer` replaces DIR/tokenizer; `given` overrides what the folder records.
     """
     weights_folder, ranks = layout.find(source)
     for read_only in (weights_folder, tokenizer):

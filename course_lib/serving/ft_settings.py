@@ -56,10 +56,7 @@ def read_conversion(folder: Path) -> dict[str, Any]:
 
 
 def settings_of(config: FtConfig, conversion: Mapping[str, Any], given: Given = Given()) -> dict[str, Setting]:
-    """Return the settings that config.ini may lack, by their keys in config.json.
-
-    Raises UsageError if an option is not allowed for the model, and CourseError if the folder has an impossible value.
-    """
+    """Return the settings that config.ini may lack, by their keys in config.json."""
     lacks = LACKS[config.family]
     for field in ("layer_norm_eps", "rope_theta", "max_positions"):
         value, option = getattr(given, field), "--" + field.replace("_", "-")
@@ -92,10 +89,7 @@ def settings_of(config: FtConfig, conversion: Mapping[str, Any], given: Given = 
 
 
 def divisor_of(folder: Path, config: FtConfig, conversion: Mapping[str, Any], given: int | None = None) -> int | None:
-    """Return the number by which the two biases of row-parallel products were divided; None if nothing says it.
-
-    Raises UsageError if the given number is not allowed, and CourseError if the recorded one is impossible.
-    """
+    """Return the number by which the two biases of row-parallel products were divided; None if nothing says it."""
     recorded = conversion.get("biases_divided_by")
     allowed = sorted({1, config.ranks if config.family == "gptneox" else 1})
     if given is not None and given not in allowed:

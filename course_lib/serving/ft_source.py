@@ -51,8 +51,7 @@ class Origin:
 def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, corrections: Corrections) -> Origin:
     """Return the FasterTransformer configuration for a Hugging Face model on `ranks` ranks.
 
-    `name` is the model_name in config.ini; None selects the folder name. Raises CourseError if the format cannot store
-    the model or the engine cannot run it, and UsageError for a name or a number of ranks that is not allowed.
+    `name` is the model_name in config.ini; None selects the folder name.
     """
     hf = read_config(folder)
     start, end = _ids(folder, hf)

@@ -75,8 +75,6 @@ def read(folder: Path, ranks: int, inter_size: int | None = None) -> tuple[FtCon
     """Return the configuration of a weights folder for `ranks` ranks, and the warnings.
 
     `inter_size` replaces the value in config.ini, where FasterTransformer's GPT-2 converter always writes 4·H.
-
-    Raises CourseError if the engine would stop, a value is impossible, or the course does not support the variant.
     """
     ini = _Ini(folder / CONFIG)
     own, warnings = ini.section, ini.warnings

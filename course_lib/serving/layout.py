@@ -173,10 +173,7 @@ def total_bytes(config: FtConfig) -> int:
 
 
 def find(path: Path) -> tuple[Path, int]:
-    """Return the weights folder DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR.
-
-    Raises CourseError if there is no weights folder, or more than one.
-    """
+    """Return the weights folder DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR."""
     if not path.is_dir():
         raise CourseError(f"{path}: no such folder")
     itself = FOLDER.fullmatch(path.name) or (path / CONFIG).exists()

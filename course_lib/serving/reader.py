@@ -38,10 +38,7 @@ class Loaded:
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> Loaded:
-    """Load the model and prefixes from DIR or DIR/N-gpu; `dtype` is that of the model, by default the stored one.
-
-    Raises CourseError if the folder is damaged.
-    """
+    """Load the model and prefixes from DIR or DIR/N-gpu; `dtype` is that of the model, by default the stored one."""
     weights_folder, ranks = layout.find(folder)
     config, notes = ini.read(weights_folder, ranks)
     if refused := layout.uneven(config):
@@ -124,10 +121,7 @@ def read(folder: Path, spec: TensorSpec, config: FtConfig) -> Tensor:
 
 
 def hf_config(config: FtConfig, settings: Mapping[str, Setting], parent: Path) -> Any:
-    """Return the Hugging Face configuration; `settings` are those that config.ini does not store.
-
-    Raises CourseError if the conversion.json in `parent` has an impossible value.
-    """
+    """Return the Hugging Face configuration; `settings` are those that config.ini does not store."""
     shape: dict[str, Any] = {
         "vocab_size": config.vocab_size,
         "hidden_size": config.hidden,

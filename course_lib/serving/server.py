@@ -44,8 +44,6 @@ NEEDS = (
 
 def find() -> tuple[Path, ...]:
     """Return the parts of the nvidia-pytriton wheel that run a server: the executable, and the Python backend's parts.
-
-    Raises CourseError if this interpreter has no such wheel.
     """
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
@@ -162,10 +160,7 @@ def running(
 
 
 def serve(starting: contextlib.AbstractContextManager[Server]) -> None:
-    """Serve until SIGINT or SIGTERM; `starting` is what `running` returns, not yet entered.
-
-    Raises CourseError in the same cases as `running`, and if the server stops by itself.
-    """
+    """Serve until SIGINT or SIGTERM; `starting` is what `running` returns, not yet entered."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with starting as server:

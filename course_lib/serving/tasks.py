@@ -49,8 +49,7 @@ def split(argument: str) -> tuple[str, Path | None]:
 def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig, model: Path) -> tuple[dict[str, Tensor], str | None]:
     """Return the values of each prefix [P, layers · 2 · hidden size] by name, and the digest of the model's weights.
 
-    The digest is None if no prefix records its base model. Raises UsageError if a name is not allowed or is used twice,
-    and CourseError if a prefix does not match the model or was trained on other weights.
+    The digest is None if no prefix records its base model.
     """
     shape = Shape(config.layers, config.heads, config.head_size)
     own = digest(model) if any(prefix.base for prefix in prefixes) else None

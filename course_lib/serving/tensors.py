@@ -17,10 +17,7 @@ LISTS = ("bad_words_list", "stop_words_list")
 
 
 def rows_of(tensors: Mapping[str, Tensor]) -> list[TextRequest]:
-    """Return a TextRequest for each sequence in a request; optional tensors may be missing.
-
-    Raises UsageError if the tensors are inconsistent.
-    """
+    """Return a TextRequest for each sequence in a request; optional tensors may be missing."""
     ids: list[list[int]] = tensors["input_ids"].tolist()
     batch = len(ids)
     for name, tensor in tensors.items():
