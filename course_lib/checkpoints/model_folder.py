@@ -83,8 +83,7 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
     for name, stored, wanted in found["mismatched_keys"]:
         raise CourseError(f"{folder}: {name} has shape {tuple(stored)}, {CONFIG} says {tuple(wanted)}")
     for name, parameter in model.named_parameters():
-        if not weight_files.is_finite(parameter):
-            raise CourseError(f"{folder}: {name} has values that are not finite (NaN or infinity)")
+        weight_files.require_finite(folder, name, parameter)
     return model.eval()
 
 

@@ -108,10 +108,12 @@ def require_float(path: Path, weight: Weight) -> None:
         raise CourseError(f"{path}: {weight.name} is stored as {stored}; allowed: {', '.join(allowed)}")
 
 
-def is_finite(tensor: Tensor) -> bool:
-    """Return whether a tensor has neither NaN nor infinity."""
+def require_finite(folder: Path, name: str, tensor: Tensor) -> None:
+    """Raise CourseError if a tensor has NaN or infinity, which is also what its dtype makes of too large numbers."""
     # A sum is not finite if one of its terms is not, and needs no memory.
-    return bool(torch.isfinite(tensor.detach().sum(dtype=torch.float32)))
+    if not torch.isfinite(tensor.detach().sum(dtype=torch.float32)):
+        most = f"{torch.finfo(tensor.dtype).max:.5g} in {torch_name(tensor.dtype)}"
+        raise CourseError(f"{folder}: {name} has values that are not finite (NaN, infinity, or above {most})")
 
 
 def weights(path: Path) -> list[Weight]:

@@ -17,7 +17,7 @@ https://aclanthology.org/N18-2085; Gao et al. 2020, https://arxiv.org/abs/2101.0
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -81,16 +81,16 @@ def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | N
     """
     documents = characters = size = tokens = lost = 0
     nats = 0.0
-    for part in _parts(texts):
+    remaining = map(one_line, texts)
+    while part := list(islice(remaining, AT_ONCE)):
         sequences = [model.tokens(text, end=True) for text in part]
         nats -= math.fsum(scores.total for scores in score(model, sequences, settings, bar, sum(map(len, part))))
         documents += len(part)
         characters += sum(map(len, part))
         size += sum(len(text.encode("utf8", "surrogatepass")) for text in part)
         tokens += sum(len(sequence.target) for sequence in sequences)
-        lost += sum(
-            (Counter(text) - Counter(sequence.text)).total() for text, sequence in zip(part, sequences, strict=True)
-        )
+        pairs = zip(part, sequences, strict=True)
+        lost += sum((Counter(text) - Counter(sequence.text)).total() for text, sequence in pairs)
     if not characters:
         raise CourseError("documents: no text to evaluate")
     return Bits(documents, characters, size, tokens, nats / math.log(2), lost)
@@ -109,9 +109,3 @@ def table(rows: Sequence[tuple[str, Bits]]) -> str:
         for name, row in rows
     ]
     return "\n".join(lines)
-
-
-def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
-    remaining = map(one_line, texts)
-    while part := list(islice(remaining, AT_ONCE)):
-        yield part

@@ -1,6 +1,8 @@
 """Scores of texts under a causal language model, such as GPT-2 or GPT-NeoX, with a prefix or without."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,23 +73,15 @@ class FolderScorer(CausalScorer):
             prefix.require(generator.shape, "" if generator.any_base or not prefix.base else generator.digest)
         self.generator, self.own_prefix = generator, prefix
         codec, values = generator.codec, None if prefix is None else prefix.values
-        super().__init__(
-            generator.model,
-            codec.encode,
-            lambda ids: codec.continuation([], ids),
-            generator.begin,
-            generator.end,
-            values,
-        )
+        decode = partial(codec.continuation, [])
+        super().__init__(generator.model, codec.encode, decode, generator.begin, generator.end, values)
 
     def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
         """Return a continuation of at most `tokens` tokens for each raw prompt."""
         most = min(tokens, self.room - 1) if self.room else tokens
-        settings = (
-            GenerateConfig(max_new_tokens=most, min_new_tokens=0, top_k=0, top_p=1.0, temperature=temperature)
-            if temperature
-            else GenerateConfig(strategy="greedy", max_new_tokens=most, min_new_tokens=0)
-        )
+        settings = GenerateConfig(strategy="greedy", max_new_tokens=most, min_new_tokens=0)
+        if temperature:
+            settings = replace(settings, strategy="sampling", top_k=0, top_p=1.0, temperature=temperature)
         prompts = [self._shortened(prompt, most) for prompt in prompts]
         answers = self.generator.generate(prompts, settings, [self.own_prefix] * len(prompts))
         return [generated.continuation for (generated,) in answers]

@@ -37,9 +37,7 @@ class CourseLM(LM):  # type: ignore[misc]
         This holds even if a word or a token spans the boundary; such a token is scored with the continuation.
         """
         pairs = [request.args for request in requests]
-        texts = list(
-            dict.fromkeys(text for context, continuation in pairs for text in (context, context + continuation))
-        )
+        texts = list(dict.fromkeys(text for context, rest in pairs for text in (context, context + rest)))
         sequences, scores = self._scores(texts, "requests")
         found = dict(zip(texts, zip(sequences, scores, strict=True), strict=True))
         answers = []
@@ -82,10 +80,7 @@ class CourseLM(LM):  # type: ignore[misc]
 def register(open_model: Callable[[Path, Path | None], GeneratingModel]) -> type[CourseLM]:
     """Register the class under the name "course" and return it.
 
-    Its arguments are `pretrained`, a model folder, and optionally `prefix`, a prefix file.
-
-    Args:
-        open_model: function that opens a model folder, with a prefix file or None.
+    Its arguments are `pretrained`, a model folder, and optionally `prefix`, a prefix file, for `open_model`.
     """
 
     class OpenedLM(CourseLM):

@@ -67,12 +67,11 @@ def table(results: Sequence[Result]) -> str:
     """Return the figures of all models as text tables."""
     measured = [(result.name, result.bits) for result in results if result.bits]
     judged = {result.name: result.pairs for result in results if result.pairs}
-    head = []
+    parts = []
     if measured:
-        first = measured[0][1]
-        sizes = {"documents": first.documents, "characters": first.characters, "bytes": first.bytes}
-        head = [tr("{documents:,} documents, {characters:,} raw characters, {bytes:,} bytes of UTF-8", **sizes)]
-    parts = ["\n".join([*head, bits.table(measured)])] if measured else []
+        sizes = measured[0][1].to_dict()
+        head = tr("{documents:,} documents, {characters:,} raw characters, {bytes:,} bytes of UTF-8", **sizes)
+        parts = [f"{head}\n{bits.table(measured)}"]
     return "\n\n".join([*parts, pairs.table(judged)] if judged else parts)
 
 
@@ -86,10 +85,5 @@ def to_dict(inputs: Inputs, results: Sequence[Result]) -> dict[str, Any]:
         }
         for result in results
     ]
-    settings = inputs.settings
-    return {
-        "data": [str(path) for path in inputs.files],
-        "window": settings.window,
-        "stride": settings.stride,
-        "models": models,
-    }
+    window, stride = inputs.settings.window, inputs.settings.stride
+    return {"data": [str(path) for path in inputs.files], "window": window, "stride": stride, "models": models}

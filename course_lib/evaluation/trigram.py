@@ -32,12 +32,9 @@ class Trigram:
     room = None
 
     def __init__(self, texts: Iterable[str], normalize: Callable[[str], str] = str, most: int = MOST) -> None:
-        """Count the trigrams of normalized documents.
+        """Count the trigrams of raw documents, until there are `most` characters.
 
-        Args:
-            texts: raw documents; reading stops after `most` characters.
-            normalize: applied to every text, in training and in scoring.
-            most: most characters of training text.
+        `normalize` is applied to every text, in training and in scoring.
         """
         self.normalize = normalize
         self.characters = 0
@@ -60,10 +57,7 @@ class Trigram:
                 self.kinds[gram[:-1]] += 1
 
     def probability(self, character: str, context: str) -> float:
-        """Return the probability of a character after `context`, of which the last two characters count.
-
-        A shorter context gives the bigram or unigram probability.
-        """
+        """Return the probability of a character after the last two of `context`; if it has fewer, after these."""
         p = 1 / CODES
         for order, counts in enumerate(self.counts[: len(context) + 1]):
             before = context[len(context) - order :]
@@ -84,8 +78,6 @@ class Trigram:
 
     def _score(self, window: Window) -> Scores:
         read = BEGIN + "".join(map(chr, window.read))
-        values = [
-            math.log(self.probability(chr(window.target[at]), read[at : at + 2]))
-            for at in range(window.first, len(window.target))
-        ]
+        scored = range(window.first, len(window.target))
+        values = [math.log(self.probability(chr(window.target[at]), read[at : at + 2])) for at in scored]
         return Scores(np.array(values, np.float64), None)

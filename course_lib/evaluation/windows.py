@@ -75,13 +75,11 @@ def score(
     # Windows of similar length share a batch, so that little of it is padding.
     order = sorted(range(len(work)), key=lambda number: -len(work[number][1].read))
     found: dict[int, Scores] = {}
-    per_window = units / max(len(work), 1)
     for at in range(0, len(order), settings.batch_size):
         batch = order[at : at + settings.batch_size]
-        for number, scored in zip(batch, model.score([work[number][1] for number in batch]), strict=True):
-            found[number] = scored
+        found |= zip(batch, model.score([work[number][1] for number in batch]), strict=True)
         if bar is not None:
-            bar.update(per_window * len(batch))
+            bar.update(units * len(batch) / len(work))
     parts: list[list[Scores]] = [[] for _ in sequences]
     for number, (index, _) in enumerate(work):
         parts[index].append(found[number])

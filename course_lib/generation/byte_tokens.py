@@ -7,8 +7,7 @@ serving/ct2_generate.py choose only tokens that are allowed. serving/client.py d
 because the FasterTransformer server that it asks does not know the tokenizer.
 
 - Well-formed sequences are those in table 3-7 of the Unicode Standard (https://www.unicode.org/versions/Unicode16.0.0/
-  core-spec/chapter-3/#G27506), which are the same as in RFC 3629: no overlong forms, no surrogates, nothing above
-  U+10FFFF.
+  core-spec/chapter-3/#G27506), as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
 - U+FFFD itself is never written: it stands for text that could not be decoded.
 - A character begins only if its remaining bytes fit into the remaining tokens. A text that ends at the length limit
   therefore ends with a whole character, and nothing has to be dropped.
@@ -102,12 +101,9 @@ class ByteTokens:
         return state if MISSING[state] <= room else TEXT
 
     def first_wrong(self, before: Sequence[int], new: Sequence[int], room: int) -> int | None:
-        """Return the index of the first token in `new` that may not follow, or None.
+        """Return the index of the first token in `new` that may not follow the ids `before`, or None.
 
-        Args:
-            before: the ids before `new`.
-            new: the ids to check.
-            room: maximum length of the whole continuation, of which `new` is the beginning [tokens].
+        `room` is the maximum length of the whole continuation, of which `new` is the beginning [tokens].
         """
         state = self.state(before, room)
         for index, token in enumerate(new):
@@ -157,9 +153,7 @@ def _walk(state: int, piece: bytes) -> tuple[bool, int]:
 def of_tokenizer(tokenizer: Any, rows: int | None = None) -> ByteTokens:
     """Return the table for a transformers tokenizer: byte fallback (`<0xE3>`), byte-level BPE (`ã`), or neither.
 
-    Args:
-        tokenizer: the tokenizer.
-        rows: vocabulary size of the model, if it is larger than the tokenizer.
+    `rows` is the vocabulary size of the model, if it is larger than the tokenizer's.
     """
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     pieces: list[bytes | None] = [None] * max(rows or 0, 1 + max(vocabulary.values(), default=0))

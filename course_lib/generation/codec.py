@@ -48,5 +48,4 @@ def before_end(ids: list[int], end: int) -> list[int]:
 
 def decode(codec: Codec, prompt: str, ids: list[int], continuations: list[list[int]], end: int) -> list[Generated]:
     """Return the texts for several continuations of a prompt, each cut before its end-of-text token."""
-    shown = codec.shown(prompt)
-    return [Generated(shown, codec.continuation(ids, before_end(new, end))) for new in continuations]
+    return [Generated(codec.shown(prompt), codec.continuation(ids, before_end(new, end))) for new in continuations]

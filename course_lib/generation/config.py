@@ -51,25 +51,20 @@ class GenerateConfig:
 
     @model_validator(mode="after")
     def _together(self) -> "GenerateConfig":
-        if self.temperature <= 0:
-            raise ValueError(
-                f"temperature: {self.temperature} is not allowed: must be above 0; "
-                "strategy=greedy always takes the most likely token"
-            )
-        if self.num_beams and self.strategy != "beam":
-            raise ValueError(
-                f"num_beams: {self.num_beams} is not allowed with strategy={self.strategy}: needs strategy=beam"
-            )
-        if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
-            raise ValueError(
-                f"min_new_tokens: {self.min_new_tokens} is not allowed: above max_new_tokens ({self.max_new_tokens})"
-            )
-        most = {"sampling": None, "greedy": 1, "beam": self.beams}[self.strategy]
-        if most and self.num_return_sequences > most:
-            raise ValueError(
-                f"num_return_sequences: {self.num_return_sequences} is not allowed: "
-                f"strategy={self.strategy} gives at most {most}"
-            )
+        way, most, longest = f"strategy={self.strategy}", self.beams, self.max_new_tokens
+        greedy = "must be above 0; strategy=greedy always takes the most likely token"
+        for name, wrong, why in (
+            ("temperature", self.temperature <= 0, greedy),
+            ("num_beams", self.num_beams and self.strategy != "beam", f"{way}; needs strategy=beam"),
+            ("min_new_tokens", longest and self.min_new_tokens > longest, f"above max_new_tokens ({longest})"),
+            (
+                "num_return_sequences",
+                self.strategy != "sampling" and self.num_return_sequences > most,
+                f"{way} gives at most {most}",
+            ),
+        ):
+            if wrong:
+                raise ValueError(f"{name}: {getattr(self, name)} is not allowed: {why}")
         return self
 
     @property
@@ -78,26 +73,20 @@ class GenerateConfig:
         return self.num_beams or (4 if self.strategy == "beam" else 1)
 
     def room(self, prompt: int, positions: int | None) -> int:
-        """Return the maximum continuation length [tokens] for a prompt.
+        """Return the maximum continuation length [tokens] after a prompt with its prefix of `prompt` tokens.
 
-        Args:
-            prompt: length of the prompt, including its prefix [tokens].
-            positions: the model's maximum sequence length [tokens]; None if there is no limit.
+        `positions` is the model's maximum sequence length [tokens]; None if there is no limit.
         """
         unset = max(MAX_NEW_TOKENS, self.min_new_tokens)
         if positions is None:
             return self.max_new_tokens or unset
         left = positions - prompt
         if left < 1:
-            raise UsageError(
-                f"prompt: {prompt} tokens are not allowed: the model has {positions} positions, "
-                "and at least one must be left for the continuation"
-            )
+            kept = "and at least one must be left for the continuation"
+            raise UsageError(f"prompt: {prompt} tokens are not allowed: the model has {positions} positions, {kept}")
         for name in ("max_new_tokens", "min_new_tokens"):
             value = getattr(self, name)
             if value and value > left:
-                raise UsageError(
-                    f"{name}: {value} is not allowed: {positions} positions less the prompt's {prompt} tokens "
-                    f"leave {left}"
-                )
+                rest = f"{positions} positions less the prompt's {prompt} tokens leave {left}"
+                raise UsageError(f"{name}: {value} is not allowed: {rest}")
         return self.max_new_tokens or min(unset, left)

@@ -6,10 +6,9 @@ attention mask for prefixes and texts, and the position ids of the texts. The se
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -42,8 +41,7 @@ class Prefix(Protocol):
         """Raise CourseError if the prefix does not match the model's shape or, if known, its weights."""
 
 
-@dataclass(frozen=True)
-class _Request:
+class _Request(NamedTuple):
     """A prompt in a batch. `index` is its position in the result, `room` its maximum continuation length [tokens]."""
 
     index: int
@@ -60,12 +58,9 @@ class Generator:
     """
 
     def __init__(self, folder: Path, load_codec: Callable[[Path], Codec], any_base: bool = False) -> None:
-        """Load a model folder.
+        """Load the Hugging Face folder of a causal language model; only GPT-2 and GPT-NeoX models accept prefixes.
 
-        Args:
-            folder: Hugging Face folder of a causal language model; only GPT-2 and GPT-NeoX models accept prefixes.
-            load_codec: function that loads the codec from the folder.
-            any_base: whether to accept prefixes of the same shape that were trained on other weights.
+        With `any_base`, prefixes of the same shape that were trained on other weights are accepted.
         """
         model_folder.read_config(folder)
         # Load the tokenizer first, so that a bad one fails early; loading the model can take minutes.
@@ -118,10 +113,12 @@ class Generator:
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
         for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
             prefix.require(self.shape, "" if self.any_base or not prefix.base else self.digest)
-        requests = [
-            self._request(index, prompt, prefix.values if prefix else None, settings)
-            for index, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True))
-        ]
+        requests = []
+        for index, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True)):
+            ids, values = self.codec.encode(prompt), prefix.values if prefix else None
+            taken = 0 if values is None or learned_positions(self.model.config) is None else len(values)
+            room = settings.room((len(ids) or 1) + taken, self.positions)
+            requests.append(_Request(index, prompt, ids, values, room))
         # Prompts are grouped by room, because a sequence that ends early takes up positions until the last one ends.
         # They are also grouped by length if a setting examines earlier tokens, because it would examine the padding,
         # too.
@@ -135,11 +132,6 @@ class Generator:
                 for each, answer in zip(batch, self._run(batch, settings), strict=True):
                     answers[each.index] = answer
         return answers
-
-    def _request(self, index: int, prompt: str, prefix: Tensor | None, settings: GenerateConfig) -> _Request:
-        ids = self.codec.encode(prompt)
-        taken = 0 if prefix is None or learned_positions(self.model.config) is None else len(prefix)
-        return _Request(index, prompt, ids, prefix, settings.room((len(ids) or 1) + taken, self.positions))
 
     def _run(self, requests: list[_Request], settings: GenerateConfig) -> list[list[Generated]]:
         """Return the texts for one batch, which is padded on the left."""
@@ -176,24 +168,18 @@ class Generator:
 
     def _arguments(self, settings: GenerateConfig, room: int) -> GenerationConfig:
         """Return the settings as a GenerationConfig; `room` is the maximum continuation length [tokens]."""
-        chosen: dict[str, Any] = {}
-        if settings.strategy == "sampling":
-            chosen = {"top_k": settings.top_k, "top_p": settings.top_p, "temperature": settings.temperature}
-        elif settings.strategy == "beam":
-            chosen = {"length_penalty": settings.length_penalty, "early_stopping": settings.early_stopping}
+        names = ["num_return_sequences", "min_new_tokens", "repetition_penalty", "no_repeat_ngram_size"]
+        own = {"sampling": ["top_k", "top_p", "temperature"], "beam": ["length_penalty", "early_stopping"]}
+        names += own.get(settings.strategy, [])
         return GenerationConfig(
             do_sample=settings.strategy == "sampling",
             num_beams=settings.beams,
-            num_return_sequences=settings.num_return_sequences,
             max_new_tokens=room,
-            min_new_tokens=settings.min_new_tokens,
-            repetition_penalty=settings.repetition_penalty,
-            no_repeat_ngram_size=settings.no_repeat_ngram_size,
             eos_token_id=self.end,
             pad_token_id=self.end,
             # Ids in a padded vocabulary that are not tokens.
             suppress_tokens=list(range(len(self.codec), self.model.config.vocab_size)) or None,
-            **chosen,
+            **{name: getattr(settings, name) for name in names},
         )
 
 

@@ -67,12 +67,9 @@ def past(
         values: prefix for each sequence, [P_i, width]; None for a sequence without a prefix.
         shape: shape of the model.
         dtype: dtype of the cache.
-        device: device for the cache and the mask.
+        device: device of the cache and of the mask [batch, length of the longest prefix].
         grows: whether the cache stores the keys and values that the model adds, as generation requires. If false, it is
             left unchanged, so that a backward pass can recompute blocks.
-
-    Returns:
-        The cache, and the prefix mask [batch, length of the longest prefix].
     """
     lengths = torch.tensor([0 if rows is None else len(rows) for rows in values], device=device)
     longest = int(lengths.max())
@@ -109,11 +106,8 @@ def _layer(keys: Tensor, values: Tensor, grows: bool) -> DynamicLayer:
 def positions(prefix_lengths: Tensor, attention_mask: Tensor) -> Tensor:
     """Return position ids [batch, seq]: P + t for the t-th real token of a sequence whose prefix has P positions.
 
-    This holds for padding on either side. Padding tokens get a valid position id.
-
-    Args:
-        prefix_lengths: prefix length for each sequence, [batch].
-        attention_mask: attention mask for the text without the prefix, [batch, seq].
+    `prefix_lengths` is [batch], and `attention_mask` [batch, seq] is that of the texts, padded on either side. Padding
+    tokens get a valid position id.
     """
     return (attention_mask.cumsum(-1) - 1).clamp(min=0) + prefix_lengths[:, None]
 
@@ -124,13 +118,8 @@ def learned_positions(config: Any) -> int | None:
 
 
 def require_room(config: Any, prefix: int, tokens: int) -> None:
-    """Raise UsageError if a prefix and a text together need more learned position embeddings than the model has.
-
-    `prefix` is the length of the prefix [positions]. GPT-NeoX models have no such limit.
-    """
+    """Raise UsageError if a prefix and a text need more learned positions than the model has; GPT-NeoX has no limit."""
     limit = learned_positions(config)
     if limit is not None and prefix + tokens > limit:
-        raise UsageError(
-            f"length: a prefix of {prefix} and a text of {tokens} tokens need {prefix + tokens} positions; "
-            f"the model has {limit} positions"
-        )
+        needed = f"a prefix of {prefix} and a text of {tokens} tokens need {prefix + tokens} positions"
+        raise UsageError(f"length: {needed}; the model has {limit} positions")

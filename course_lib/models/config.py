@@ -60,16 +60,10 @@ class ModelConfig:
     )
 
     @model_validator(mode="after")
-    def _heads(self) -> "ModelConfig":
+    def _together(self) -> "ModelConfig":
         if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"model.num_attention_heads: {self.num_attention_heads} is not allowed: "
-                f"must divide model.hidden_size ({self.hidden_size})"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _rotary(self) -> "ModelConfig":
+            wrong = f"model.num_attention_heads: {self.num_attention_heads} is not allowed"
+            raise ValueError(f"{wrong}: must divide model.hidden_size ({self.hidden_size})")
         for name, default in (("rotary_pct", 1.0), ("use_parallel_residual", False)):
             if self.architecture == "gpt2" and (value := getattr(self, name)) != default:
                 raise ValueError(f"model.{name}: {value} is not allowed: needs model.architecture gpt-neox")

@@ -119,8 +119,6 @@ class Client:
             # What Triton says depends on whether it has already unloaded the model
             elif "Server is stopping" in message or "no available versions" in message:
                 message = f"the server is stopping and takes no new requests ({message})"
-            elif "unknown model" in message:
-                message = f"unknown model: {self.model!r}; `course ask --model` takes a name that the server has"
             raise CourseError(f"{self.url}: {message}") from error
         except OSError as error:
             raise CourseError(f"{self.url}: {late if isinstance(error, TimeoutError) else nobody}") from error

@@ -49,8 +49,6 @@ class Ct2Generator:
         self.table = byte_tokens.of_tokenizer(self.codec.tokenizer, len(self.tokens))
         self.positions = int(self.codec.tokenizer.model_max_length)
         self._engine = self._open()
-        # Whether the engine has already sampled and thus read its seed
-        self._drawn = False
 
     def _open(self) -> Any:
         try:
@@ -140,14 +138,12 @@ class Ct2Generator:
     def _seeded(self, settings: GenerateConfig) -> Iterator[None]:
         """Set CTranslate2's seed inside the context, so that the same seed gives the same texts.
 
-        CTranslate2 reads the seed when a thread first samples, so the model must be reopened for each later seed.
+        CTranslate2 reads the seed when a thread first samples, so the model is reopened for each seed.
         """
         if settings.strategy != "sampling":
             yield
             return
-        if self._drawn:
-            self._engine = self._open()
-        self._drawn = True
+        self._engine = self._open()
         ctranslate2.set_random_seed(ANY_SEED if settings.seed is None else settings.seed)
         try:
             yield

@@ -23,24 +23,17 @@ from course_lib.serving.sampling import Text
 class Engine:
     """The model and the prefixes of an exported folder, ready to generate."""
 
-    def __init__(self, loaded: Any, max_length: int | None = None) -> None:
-        """Create an engine for the result of reader.load.
-
-        `max_length` [tokens] is the maximum length including the prefix. It replaces the limit of a GPT-NeoX, but can
-        only lower that of a GPT-2.
-        """
+    def __init__(self, loaded: Any) -> None:
+        """Create an engine for the result of reader.load."""
         self.model = loaded.model
         self.prefixes = list(loaded.prefixes)
         self.start_id, self.end_id = loaded.config.start_id, loaded.config.end_id
         self.vocabulary: int = self.model.config.vocab_size
-        learned: int = self.model.config.max_position_embeddings
-        self.positions = max_length or learned
-        if self.model.config.model_type == "gpt2":
-            self.positions = min(self.positions, learned)
+        # The maximum length, including the prefix [tokens]
+        self.positions: int = self.model.config.max_position_embeddings
 
     def run(self, rows: Sequence[TextRequest], log_probs: bool = False) -> list[Answer]:
-        """Return the responses to `rows`, in the same order, with the log probability of each new token if asked for.
-        """
+        """Return the responses to `rows`, in their order, with the log probability of each new token if asked for."""
         for row in rows:
             self.check(row)
         generations = [self.generation(row, log_probs) for row in rows]
@@ -72,45 +65,38 @@ class Engine:
     def _wrong(self, row: TextRequest) -> Iterator[tuple[str, object, str]]:
         """Yield (tensor name, value, description of the allowed values) for each problem with a sequence."""
         if row.task is not None and not 0 <= row.task < len(self.prefixes):
-            most = len(self.prefixes) - 1
-            there = f"allowed: 0 to {most}" if self.prefixes else "allowed: none, the model has no tasks"
-            yield "prompt_learning_task_name_ids", row.task, there
+            there = f"0 to {len(self.prefixes) - 1}" if self.prefixes else "none, the model has no tasks"
+            yield "prompt_learning_task_name_ids", row.task, f"allowed: {there}"
             return
-        prefix = self._prefix(row)
+        prefix, ids = self._prefix(row), self._input(row)
         if not row.ids and prefix is not None:
             yield "input_lengths", 0, "a task needs an input of at least one token"
         if row.output_length < 1:
             yield "request_output_len", row.output_length, "allowed: 1 or more"
-        front, tokens = 0 if prefix is None else len(prefix), len(self._input(row))
-        if front + tokens + row.output_length > self.positions:
-            needed = f"{tokens} with {row.output_length} new tokens"
-            if front:
-                needed = f"{needed} after a prefix of {front}"
+        front = 0 if prefix is None else len(prefix)
+        if front + len(ids) + row.output_length > self.positions:
+            after = f" after a prefix of {front}" if front else ""
+            needed = f"{len(ids)} with {row.output_length} new tokens{after}"
             yield "input_lengths", needed, f"the model has {self.positions} positions"
-        for name, ids in (
-            ("input_ids" if row.ids else "start_id", self._input(row)),
-            ("bad_words_list", [token for word in row.bad_words for token in word]),
-            ("stop_words_list", [token for word in row.stop_words for token in word]),
-        ):
-            for token in ids:
-                if not 0 <= token < self.vocabulary:
-                    yield name, token, f"allowed: 0 to {self.vocabulary - 1}"
-        positive, share = "allowed: above 0", "allowed: above 0, up to 1"
+        tokens = {"bad_words_list": row.bad_words, "stop_words_list": row.stop_words}
+        for name, words in ({"input_ids" if row.ids else "start_id": [ids]} | tokens).items():
+            for token in (token for word in words for token in word if not 0 <= token < self.vocabulary):
+                yield name, token, f"allowed: 0 to {self.vocabulary - 1}"
         for name, value, good, allowed in (
-            ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "allowed: 0 to 1"),
-            ("temperature", row.temperature, 0 < row.temperature < torch.inf, positive),
-            ("repetition_penalty", row.repetition_penalty, 0 < row.repetition_penalty < torch.inf, positive),
-            ("len_penalty", row.len_penalty, abs(row.len_penalty) < torch.inf, "allowed: a number"),
-            ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, share),
-            ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, share),
-            ("beam_width", row.beam_width, 1 <= row.beam_width <= MAX_BEAMS, f"allowed: 1 to {MAX_BEAMS}"),
+            ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "0 to 1"),
+            ("temperature", row.temperature, 0 < row.temperature < torch.inf, "above 0"),
+            ("repetition_penalty", row.repetition_penalty, 0 < row.repetition_penalty < torch.inf, "above 0"),
+            ("len_penalty", row.len_penalty, abs(row.len_penalty) < torch.inf, "a number"),
+            ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, "above 0, up to 1"),
+            ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, "above 0, up to 1"),
+            ("beam_width", row.beam_width, 1 <= row.beam_width <= MAX_BEAMS, f"1 to {MAX_BEAMS}"),
             (
                 "beam_search_diversity_rate", row.diversity_rate, row.diversity_rate == 0,
-                "allowed: 0: FasterTransformer adds it according to a candidate's index in memory",
+                "0: FasterTransformer adds it according to a candidate's index in memory",
             ),
         ):  # fmt: skip
             if not good:
-                yield name, value, allowed
+                yield name, value, f"allowed: {allowed}"
 
     def _prefix(self, row: TextRequest) -> torch.Tensor | None:
         return None if row.task is None else self.prefixes[row.task]

@@ -61,7 +61,7 @@ def export(
     tensor_parallel: int = 1,
     dtype: NumberFormat = "fp32",
     prefixes: Sequence[NamedPrefix] = (),
-    corrections: Corrections = Corrections(),  # noqa: B008  # frozen
+    corrections: Corrections | None = None,
     name: str | None = None,
 ) -> FtExport:
     """Export the GPT-NeoX or GPT-2 in a Hugging Face folder to the `target` folder, which is written atomically.
@@ -69,6 +69,7 @@ def export(
     The prefixes are the tasks, numbered from 0; `name` is model_name in config.ini, by default the model folder's name.
     """
     require_other(model, target)
+    corrections = corrections or Corrections()
     origin = describe(model, tensor_parallel, dtype, name, corrections)
     values, digest = tasks.fitting(prefixes, origin.config, model)
     config = replace(origin.config, tasks=tuple(PrefixTask(name, len(rows)) for name, rows in values.items()))
@@ -110,13 +111,11 @@ def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor
 
         def write(spec: TensorSpec, values: Tensor) -> None:
             values = values.to(TORCH[config.dtype])
-            if not weight_files.is_finite(values):
-                most = f"{torch.finfo(values.dtype).max:.5g}, the largest in {config.dtype}"
-                what = spec.weight or spec.name
-                raise CourseError(f"{model}: {what} has values that are NaN, infinite, or above {most}")
+            name = weight_map.full(spec.weight, config.family) if spec.weight else spec.name
+            weight_files.require_finite(model, name, values)
             parts = (values,) if spec.axis is None else values.chunk(config.ranks, spec.axis)
-            for name, part in zip(spec.files(config.ranks), parts, strict=True):
-                part.contiguous().view(torch.uint8).numpy().tofile(folder / name)
+            for file, part in zip(spec.files(config.ranks), parts, strict=True):
+                part.contiguous().view(torch.uint8).numpy().tofile(folder / file)
                 bar.update(part.nbytes)
 
         for name, weight in _weights(model, origin, specs):

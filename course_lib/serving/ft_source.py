@@ -13,6 +13,7 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import read_config
 from course_lib.serving import layout
+from course_lib.serving.ft_settings import LACKS
 from course_lib.serving.layout import SUMMED, FtConfig
 
 MODEL_NAME = re.compile(r"[^\s;#][^\x00-\x1f;]{0,149}(?<!\s)")
@@ -98,12 +99,7 @@ def _neox(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
             f"{folder}: rope_type {rope['rope_type']} with {rotary} rotated dimensions of a head; "
             "the engine allows: rope_type default, an even number"
         )
-    lacks = {
-        "hidden_act": hf.hidden_act,
-        "layer_norm_eps": hf.layer_norm_eps,
-        "rope_theta": rope["rope_theta"],
-        "max_position_embeddings": hf.max_position_embeddings,
-    }
+    lacks = {key: (hf.to_dict() | rope)[key] for key in LACKS["gptneox"]}
     config = FtConfig("gptneox", inter_size=hf.intermediate_size, rotary=rotary, parallel_residual=parallel, **common)
     divided = ranks if parallel or not corrections.bias_scaling else 1
     origin = Origin(config, lacks, bool(hf.tie_word_embeddings), divided, not hf.attention_bias)
@@ -142,7 +138,7 @@ def _gpt2(folder: Path, hf: Any, common: dict[str, Any], corrections: Correction
         head=corrections.head and not tied,
         **common,
     )
-    origin = Origin(config, {"activation_function": hf.activation_function, "layer_norm_epsilon": eps}, tied)
+    origin = Origin(config, {key: getattr(hf, key) for key in LACKS["gpt"]}, tied)
     if corrections.ini:
         more = [f"layernorm_eps = {eps:g}"] + ["activation_type = Relu"] * relu
         more += [f"inter_size = {inner}"] * (inner != 4 * hf.n_embd)

@@ -78,10 +78,11 @@ def read(folder: Path, ranks: int, inter_size: int | None = None) -> tuple[FtCon
     """
     ini = _Ini(folder / CONFIG)
     own, warnings = ini.section, ini.warnings
-    values = {field: ini.number(key) for key, field in KEYS[ini.family].items() if key not in SPECIAL}
-    values |= {"ranks": ranks, "model_name": ini.text("model_name"), "dtype": ini.dtype(), "tasks": ini.tasks()}
     if ini.family == "gpt":
         ini.require_plain()
+    values: dict[str, Any] = {field: ini.number(key) for key, field in KEYS[ini.family].items() if key not in SPECIAL}
+    values |= {"ranks": ranks, "model_name": ini.text("model_name"), "dtype": ini.dtype(), "tasks": ini.tasks()}
+    if ini.family == "gpt":
         if (written := ini.number("tensor_para_size", ranks)) != ranks:
             warnings.append(f"tensor_para_size = {written}, but the folder holds {ranks} ranks")
         values |= {"layernorm_eps": ini.eps(), "activation": own.get("activation_type")}

@@ -32,13 +32,11 @@ def _exported(
     recipe: RecipeConfig, folder: Path, inputs: list[Path], corrections: "Corrections | None" = None
 ) -> "FtExport":
     from course_lib.serving.export import export
-    from course_lib.serving.ft_source import Corrections
     from course_lib.serving.tasks import named
 
     base, *tasks = inputs
     prefixes = [named(f"{task.name}={task / FILE}") for task in tasks]
-    chosen = corrections or Corrections()
-    return export(base / MODEL, folder, recipe.tensor_parallel, recipe.dtype, prefixes, chosen, recipe.name)
+    return export(base / MODEL, folder, recipe.tensor_parallel, recipe.dtype, prefixes, corrections, recipe.name)
 
 
 def _export(folder: Path, inputs: list[Path], recipe: RecipeConfig) -> dict[str, Any]:

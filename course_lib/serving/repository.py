@@ -126,11 +126,9 @@ def write(
             version = inside / name / "1"
             version.mkdir(parents=True)
             (inside / name / "config.pbtxt").write_text(text)
-            if backend == "python":
-                (version / "model.py").write_text(MODEL_PY)
-            else:
-                # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
-                (version / ".keep").touch()
+            # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
+            file, content = ("model.py", MODEL_PY) if backend == "python" else (".keep", "")
+            (version / file).write_text(content)
         (inside / "manifest.json").write_text("{}\n")
     return [target / name for name in texts]
 
@@ -140,39 +138,34 @@ def pbtxt(config: FtConfig, backend: Backend, weights: str, name: str = MODEL, l
     ours, limits = backend == "python", limits or Limits()
     parts = [f'name: "{name}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
     parts += [f'default_model_filename: "{"model.py" if ours else "weights"}"']
-    parts += ["model_transaction_policy { decoupled: false }", *[_queue(limits)] * ours]
+    parts += ["model_transaction_policy { decoupled: false }"]
+    parameters = {FOLDER: weights}
+    if ours:
+        # A queue that is handed over as far as possible, and refuses what exceeds the limits
+        queue = [f"max_queue_size: {limits.queue}", "timeout_action: REJECT"]
+        if limits.seconds:
+            queue.append(f"default_timeout_microseconds: {round(limits.seconds * 1e6)}")
+            parameters[TIME_LIMIT] = f"{limits.seconds:g}"
+        parts += [f"dynamic_batching {{ default_queue_policy {{ {', '.join(queue)} }} }}"]
+    else:
+        if config.dtype == "bf16":
+            raise UsageError(
+                "--backend fastertransformer: weights in bf16 are not allowed; the backend runs them in fp32"
+            )
+        parameters = {
+            "tensor_para_size": str(config.ranks),
+            "pipeline_para_size": "1",
+            "data_type": config.dtype,
+            "model_type": {"gptneox": "GPT-NeoX", "gpt": "GPT"}[config.family],
+            FOLDER: weights,
+            "enable_custom_all_reduce": "0",
+        } | ({"int8_mode": "0"} if config.family == "gpt" else {})
     parts += [_tensor("input", tensor, ragged=ours and not tensor.scalar) for tensor in INPUTS]
     parts += [_tensor("output", tensor) for tensor in OUTPUTS]
     parts.append(f"instance_group [ {{ count: {limits.instances if ours else 1}, kind: KIND_CPU }} ]")
-    parameters = {FOLDER: weights} if ours else _original(config, weights)
-    if ours and limits.seconds:
-        parameters[TIME_LIMIT] = f"{limits.seconds:g}"
     for key, value in parameters.items():
         parts.append(f'parameters {{ key: "{key}", value: {{ string_value: {_quoted(value)} }} }}')
     return "\n".join(parts) + "\n"
-
-
-def _queue(limits: Limits) -> str:
-    """Return the setting for a queue that is handed over as far as possible, and refuses what exceeds the limits."""
-    fields = [f"max_queue_size: {limits.queue}", "timeout_action: REJECT"]
-    if limits.seconds:
-        fields.append(f"default_timeout_microseconds: {round(limits.seconds * 1e6)}")
-    return f"dynamic_batching {{ default_queue_policy {{ {', '.join(fields)} }} }}"
-
-
-def _original(config: FtConfig, weights: str) -> dict[str, str]:
-    """Return the parameters for NVIDIA's FasterTransformer backend."""
-    if config.dtype == "bf16":
-        raise UsageError("--backend fastertransformer: weights in bf16 are not allowed; the backend runs them in fp32")
-    parameters = {
-        "tensor_para_size": str(config.ranks),
-        "pipeline_para_size": "1",
-        "data_type": config.dtype,
-        "model_type": {"gptneox": "GPT-NeoX", "gpt": "GPT"}[config.family],
-        FOLDER: weights,
-        "enable_custom_all_reduce": "0",
-    }
-    return parameters | ({"int8_mode": "0"} if config.family == "gpt" else {})
 
 
 def _tensor(kind: str, tensor: TritonTensor, ragged: bool = False) -> str:

@@ -51,11 +51,6 @@ class Beam:
     log_probs: list[float] = field(default_factory=list)  # for each new token; empty unless requested
 
     @property
-    def length(self) -> int:
-        """Number of tokens, including the input."""
-        return len(self.ids)
-
-    @property
     def cum_log_prob(self) -> float:
         """Total log probability of the new tokens."""
         return sum(self.log_probs)

@@ -43,8 +43,7 @@ NEEDS = (
 
 
 def find() -> tuple[Path, ...]:
-    """Return the parts of the nvidia-pytriton wheel that run a server: the executable, and the Python backend's parts.
-    """
+    """Return the parts of the nvidia-pytriton wheel that a server needs: the executable, and its Python backend."""
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise CourseError(tr("Triton is not installed: {needs}", needs=NEEDS))

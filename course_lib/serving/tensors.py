@@ -77,8 +77,8 @@ def outputs(
     log_probs = torch.zeros(len(asked), beams, most)
     for index, answer in enumerate(answers):
         for beam, text in enumerate(answer.beams):
-            ids[index, beam, : text.length] = torch.tensor(text.ids)
-            lengths[index, beam], sums[index, beam] = text.length, text.cum_log_prob
+            ids[index, beam, : len(text.ids)] = torch.tensor(text.ids)
+            lengths[index, beam], sums[index, beam] = len(text.ids), text.cum_log_prob
             log_probs[index, beam, : len(text.log_probs)] = torch.tensor(text.log_probs)
     by_name = {"output_ids": _unsigned(ids), "sequence_length": _unsigned(lengths)}
     if wants_log_probs(tensors):

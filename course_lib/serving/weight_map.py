@@ -55,7 +55,7 @@ def shape(spec: TensorSpec, config: FtConfig) -> tuple[int, ...]:
 
 def _swapped(rows: Tensor, first: int, second: int) -> Tensor:
     """Return rows that are ordered [first, second, size] in the order [second, first, size]."""
-    return rows.unflatten(0, (first, second, -1)).transpose(0, 1).flatten(0, 2)
+    return rows.reshape(first, second, -1, *rows.shape[1:]).transpose(0, 1).flatten(0, 2)
 
 
 def prefix_stored(values: Tensor, config: FtConfig) -> Tensor:

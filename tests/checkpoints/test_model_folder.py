@@ -167,7 +167,7 @@ def test_layers_that_the_config_does_not_name_are_an_error(folder: Path, refusal
     assert ".2." in refusal(verb, folder)
 
 
-@pytest.mark.parametrize("verb", ["generate", "ct2 export"])
+@pytest.mark.parametrize("verb", ["generate", "ct2 export", "ft export"])
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
 def test_weights_that_are_not_finite_are_an_error(gpt2: Path, refusal: Refusal, verb: str, value: float) -> None:
     weights = load_file(gpt2 / "model.safetensors")

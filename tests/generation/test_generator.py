@@ -1,6 +1,5 @@
 """Generation: what every setting does to real models, and the way from raw Japanese to raw Japanese."""
 
-import math
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -15,8 +14,6 @@ from course_lib.generation.generator import Generator
 from course_lib.japanese import normalize
 from course_lib.pretrain import text_codec
 from course_lib.settings import config
-from course_lib.subword import folder as tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.pretrain import models
 from tests.pretrain.models import SENTENCE
@@ -36,23 +33,7 @@ def generator(folder: Path) -> Generator:
 
 @pytest.fixture(scope="module")
 def flat(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator:
-    """A model whose next token is token n with a probability that is its bias's, whatever came before."""
-    place = tmp_path_factory.mktemp("flat") / "model"
-    shutil.copytree(folder, place)
-    words = tokenizers.load(place).tokenizer
-    tokens = words.get_vocab_size() + models.PADDING
-    shape = GPT2Config(vocab_size=tokens, n_positions=40, n_embd=8, n_layer=1, n_head=1, eos_token_id=2)
-    model = GPT2LMHeadModel(shape)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        model.transformer.ln_f.bias[0] = 1
-        model.transformer.wte.weight[:, 0] = -30.0
-        for word, share in (("大", 0.4), ("学", 0.3), ("強", 0.2), ("。", 0.1)):
-            model.transformer.wte.weight[words.token_to_id(word), 0] = math.log(share)
-        model.transformer.wte.weight[-models.PADDING :, 0] = 5.0  # no tokens: never drawn, however likely
-    model.save_pretrained(place)
-    return Generator(place, text_codec.load)
+    return Generator(models.flat(folder, tmp_path_factory.mktemp("flat") / "model"), text_codec.load)
 
 
 def texts(generator: Generator, prompt: str, settings: GenerateConfig | None = None) -> list[Generated]:

@@ -1,5 +1,7 @@
 """Real models of a second: a tokenizer of two sentences, and a GPT-2 that has learned one by heart."""
 
+import math
+import shutil
 from pathlib import Path
 
 import torch
@@ -23,6 +25,28 @@ def tokenizer(place: Path, lossless: bool = True) -> Path:
     settings = BpeConfig(vocab_size=size, limit_alphabet=24, lossless=lossless, byte_fallback=lossless)
     train_bpe([lines], words, settings, False)
     return words
+
+
+def flat(memorized: Path, place: Path, padding: int = PADDING) -> Path:
+    """A copy of the folder whose model writes 大 with probability 0.4, 学 0.3, 強 0.2 or 。 0.1, whatever came before.
+
+    Its padding is more likely still, and never to be drawn.
+    """
+    shutil.copytree(memorized, place)
+    words = tokenizers.load(place).tokenizer
+    rows = words.get_vocab_size() + padding
+    shape = GPT2Config(vocab_size=rows, n_positions=40, n_embd=8, n_layer=1, n_head=1, eos_token_id=2)
+    model = GPT2LMHeadModel(shape)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.transformer.ln_f.bias[0] = 1
+        model.transformer.wte.weight[:, 0] = -30.0
+        for word, share in (("大", 0.4), ("学", 0.3), ("強", 0.2), ("。", 0.1)):
+            model.transformer.wte.weight[words.token_to_id(word), 0] = math.log(share)
+        model.transformer.wte.weight[rows - padding :, 0] = 5.0
+    model.save_pretrained(place)
+    return place
 
 
 def memorized(place: Path, lossless: bool = True, positions: int = 40) -> Path:

@@ -96,16 +96,5 @@ def _column(neox: bool, part: int, place: int) -> int:
 
 def expected_prefix(values: torch.Tensor, ranks: int, dtype: str) -> list[bytes]:
     """One file per rank: layer, k/v, head of the rank, position, number in the head."""
-    size, local = HIDDEN // HEADS, HEADS // ranks
-    found = []
-    for rank in range(ranks):
-        numbers = [
-            values[position, ((layer * 2 + kind) * HEADS + head) * size + place].item()
-            for layer in range(LAYERS)
-            for kind in range(2)
-            for head in range(rank * local, (rank + 1) * local)
-            for position in range(len(values))
-            for place in range(size)
-        ]
-        found.append(np.array(numbers, np.float32).astype(NUMPY[dtype]).tobytes())
-    return found
+    whole = values.numpy().reshape(len(values), LAYERS, 2, HEADS, HIDDEN // HEADS).transpose(1, 2, 3, 0, 4)
+    return [np.ascontiguousarray(part, NUMPY[dtype]).tobytes() for part in np.split(whole, ranks, axis=2)]

@@ -15,8 +15,9 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.character_mask import WholeCharacters
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
+from course_lib.models import frozen_base
 from course_lib.pretrain import text_codec
-from course_lib.serving import ct2
+from course_lib.serving import ct2, latency
 from course_lib.serving.ct2_generate import Ct2Generator
 from course_lib.settings import config
 from transformers import (
@@ -118,6 +119,14 @@ def test_smaller_formats(memorized: Path, tmp_path: Path) -> None:
     assert [texts[0].text for texts in ours.generate(["", "早稲田大学"], GREEDY)] == [SENTENCE] * 2
 
 
+def test_the_writers_of_the_comparison_write_the_same_and_go_on_behind_the_end(memorized: Path, tmp_path: Path) -> None:
+    ct2.export(memorized, tmp_path / "ct2")
+    rows = [[5, 6, 7, 8], [9], [10, 11, 260], [12, 13]]
+    writers = latency.hugging_face(frozen_base.load(memorized)), latency.ct2(tmp_path / "ct2")
+    one, other = (write(rows, 30) for write in writers)
+    assert one == other and [len(row) for row in one] == [30] * 4
+
+
 def test_a_failed_export_leaves_the_earlier_one(memorized: Path, tmp_path: Path) -> None:
     target, broken = tmp_path / "out", tmp_path / "broken"
     ct2.export(memorized, target, "int8")
@@ -133,22 +142,8 @@ def test_a_failed_export_leaves_the_earlier_one(memorized: Path, tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def flat(memorized: Path, tmp_path_factory: pytest.TempPathFactory) -> Ct2Generator:
-    """Whatever came before: 大 with probability 0.4, 学 0.3, 強 0.2, 。 0.1."""
     place = tmp_path_factory.mktemp("flat")
-    shutil.copytree(memorized, place / "model")
-    tokenizer = AutoTokenizer.from_pretrained(memorized)
-    model = GPT2LMHeadModel(
-        GPT2Config(vocab_size=len(tokenizer), n_positions=40, n_embd=8, n_layer=1, n_head=1, eos_token_id=2)
-    )
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        model.transformer.ln_f.bias[0] = 1
-        model.transformer.wte.weight[:, 0] = -30.0
-        for word, share in (("大", 0.4), ("学", 0.3), ("強", 0.2), ("。", 0.1)):
-            model.transformer.wte.weight[tokenizer.convert_tokens_to_ids(word), 0] = np.log(share)
-    model.save_pretrained(place / "model")
-    ct2.export(place / "model", place / "ct2")
+    ct2.export(models.flat(memorized, place / "model"), place / "ct2")
     return Ct2Generator(place / "ct2", threads=1)
 
 
@@ -195,7 +190,10 @@ def test_characters_stay_whole(settings: dict[str, Any], words: Path, tmp_path: 
         if settings.get("strategy") == "greedy":
             assert texts == Generator(source, text_codec.load).generate(prompts, chosen)
     row = [ours.codec.encode("牛丼")]
-    raw = [new for (new,) in ours._generate(row, [13], config.build(GenerateConfig, settings | {"num_return_sequences": 1}))]
+    raw = [
+        new
+        for (new,) in ours._generate(row, [13], config.build(GenerateConfig, settings | {"num_return_sequences": 1}))
+    ]
     assert any(ours.table.first_wrong(row[0], new, 13) is not None for new in raw)
 
 

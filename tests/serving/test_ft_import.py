@@ -229,10 +229,3 @@ def test_the_tokenizer_is_copied_given_or_missing(tmp_path: Path, capsys: pytest
     assert cli._main([*arguments, "--tokenizer", str(tmp_path / "tokenizer")]) == 0
     assert "tasks smile, plain, none: " in capsys.readouterr().out
     assert model_folder.load_tokenizer(tmp_path / "back").eos_token_id == tiny.END
-
-
-def test_an_input_is_never_overwritten(tmp_path: Path):
-    place = by_hand(tmp_path / "ft", "gpt2", 1, "fp32")
-    for target in (place, place.parent, place / "new"):
-        with pytest.raises(UsageError, match="-o "):
-            import_folder(place, target)
