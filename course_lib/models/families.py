@@ -1,8 +1,97 @@
-"""The supported model families, by their names in the settings and in config.json."""
+"""The supported model families, GPT-2 and GPT-NeoX: their names, weights, and keys in a Hugging Face config.json."""
 
-from course_lib.models.family import Family
-from course_lib.models.gpt2 import GPT2
-from course_lib.models.gpt_neox import GPT_NEOX
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
+from course_lib.models.config import ModelConfig
+from course_lib.settings.config import build
+
+# Base for the wavelengths of the rotary positions, as in GPT-NeoX and rinna's models.
+ROTARY_BASE = 10_000
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model family."""
+
+    architecture: Literal["gpt2", "gpt-neox"]  # name in the settings
+    model_type: str  # name in config.json
+    title: str
+    # Settings key → config.json keys. The first of them is used when settings are read from config.json.
+    keys: Mapping[str, tuple[str, ...]]
+    # Additional values that this library writes to config.json.
+    constants: Callable[[ModelConfig], dict[str, Any]]
+    embedding: str  # name of the embedding weight
+    blocks: str  # module path of the blocks
+
+    def renamed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings under their config.json keys; a key without a counterpart is kept."""
+        return {theirs: value for ours, value in settings.items() for theirs in self.keys.get(ours, (ours,))}
+
+    def hf_values(self, model: ModelConfig) -> dict[str, Any]:
+        """Return the config.json values for a model's settings."""
+        return self.renamed({key: getattr(model, key) for key in self.keys}) | self.constants(model)
+
+    def from_hf(self, content: Mapping[str, Any], path: Path) -> ModelConfig:
+        """Return the settings in a config.json that affect the model's memory use."""
+        known = {ours: content[names[0]] for ours, names in self.keys.items() if content.get(names[0]) is not None}
+        return build(ModelConfig, known | {"architecture": self.architecture}, where=str(path))
+
+
+def rope_parameters(share: float, base: float = ROTARY_BASE) -> dict[str, Any]:
+    """Return the rotary parameters for a config.json; `share`: fraction of each head's dimensions that is rotated."""
+    return {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": share}
+
+
+GPT2 = Family(
+    architecture="gpt2",
+    model_type="gpt2",
+    title="GPT-2",
+    keys={
+        "vocab_size": ("vocab_size",),
+        "hidden_size": ("n_embd",),
+        "num_layers": ("n_layer",),
+        "num_attention_heads": ("n_head",),
+        "ffn_hidden_size": ("n_inner",),
+        "max_position_embeddings": ("n_positions",),
+        "hidden_dropout_prob": ("resid_pdrop", "embd_pdrop"),
+        "attention_probs_dropout_prob": ("attn_pdrop",),
+        "initializer_range": ("initializer_range",),
+    },
+    # Use the tanh approximation of GELU, as Megatron and FleetX do. gelu_new is the same function without a fused
+    # kernel.
+    constants=lambda _: {"activation_function": "gelu_pytorch_tanh"},
+    embedding="transformer.wte.weight",
+    blocks="transformer.h",
+)
+GPT_NEOX = Family(
+    architecture="gpt-neox",
+    model_type="gpt_neox",
+    title="GPT-NeoX",
+    keys={
+        "vocab_size": ("vocab_size",),
+        "hidden_size": ("hidden_size",),
+        "num_layers": ("num_hidden_layers",),
+        "num_attention_heads": ("num_attention_heads",),
+        "ffn_hidden_size": ("intermediate_size",),
+        # Rotary positions have no parameters, so this value only records the training length [tokens].
+        "max_position_embeddings": ("max_position_embeddings",),
+        "use_parallel_residual": ("use_parallel_residual",),
+        "hidden_dropout_prob": ("hidden_dropout",),
+        "attention_probs_dropout_prob": ("attention_dropout",),
+        "initializer_range": ("initializer_range",),
+    },
+    constants=lambda model: {
+        "intermediate_size": model.ffn,
+        # The exact GELU, not the tanh approximation.
+        "hidden_act": "gelu",
+        "rope_parameters": rope_parameters(model.rotary_pct),
+        "tie_word_embeddings": False,
+    },
+    embedding="gpt_neox.embed_in.weight",
+    blocks="gpt_neox.layers",
+)
 BY_ARCHITECTURE: dict[str, Family] = {family.architecture: family for family in (GPT2, GPT_NEOX)}
 BY_MODEL_TYPE: dict[str, Family] = {family.model_type: family for family in (GPT2, GPT_NEOX)}

@@ -20,8 +20,7 @@ from transformers.activations import ACT2FN
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, one_line
-from course_lib.models.gpt2 import GPT2
-from course_lib.models.gpt_neox import GPT_NEOX, rope_parameters
+from course_lib.models.families import GPT2, GPT_NEOX, rope_parameters
 from course_lib.serving import ini, layout, weight_map
 from course_lib.serving.ft_settings import LACKS, Setting, divisor_of, read_conversion, settings_of
 from course_lib.serving.layout import BIAS_SUM, CONVERSION, SUMMED, FtConfig, TensorSpec

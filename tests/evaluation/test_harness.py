@@ -20,37 +20,13 @@ from tests.pretrain.models import OTHER, SENTENCE
 
 lm_eval = pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'japanese-lm-course[evaluate]'")
 
-ROLLING = """
-task: course_rolling
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {data}
-test_split: test
-output_type: loglikelihood_rolling
-doc_to_text: ""
-doc_to_target: "{{{{good}}}}"
-metric_list:
-  - metric: bits_per_byte
-"""
-GENERATE = """
-task: course_generate
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {data}
-test_split: test
-output_type: generate_until
-doc_to_text: "{{{{start}}}}"
-doc_to_target: "{{{{rest}}}}"
-generation_kwargs:
-  until: ["。"]
-  max_gen_toks: 30
-metric_list:
-  - metric: exact_match
-    aggregation: mean
-    higher_is_better: true
-"""
+ROLLING = {
+    "output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": "{{good}}", "metric_list": [{"metric": "bits_per_byte"}],
+}  # fmt: skip
+GENERATE = {
+    "output_type": "generate_until", "doc_to_text": "{{start}}", "doc_to_target": "{{rest}}", "generation_kwargs": {"until": ["。"], "max_gen_toks": 30},
+    "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +42,17 @@ def known() -> list[Pair]:
     return [Pair(**row) for row in [*rows, {"phenomenon": "known", "good": OTHER, "bad": SENTENCE}]]
 
 
-def run(tmp_path: Path, task: str, rows: list[dict[str, Any]], model: Any, **more: Any) -> dict[str, Any]:
+def run(tmp_path: Path, task: dict[str, Any], rows: list[dict[str, Any]], model: Any, **more: Any) -> dict[str, Any]:
     """Runs one task from its YAML with the real harness, without the internet."""
     from lm_eval.tasks import TaskManager
 
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf8")
-    (tmp_path / "task.yaml").write_text(task.format(data=data), encoding="utf8")
-    name = task.split()[1]
+    source = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}, "test_split": "test"}
+    (tmp_path / "task.yaml").write_text(json.dumps({"task": "ours"} | source | task), encoding="utf8")
     manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
-    found = lm_eval.simple_evaluate(model, tasks=[name], task_manager=manager, bootstrap_iters=0, **more)
-    return dict(found["results"][name])
+    found = lm_eval.simple_evaluate(model, tasks=["ours"], task_manager=manager, bootstrap_iters=0, **more)
+    return dict(found["results"]["ours"])
 
 
 def test_the_example_of_the_docs_finds_the_same_accuracy(
