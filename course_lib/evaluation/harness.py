@@ -9,7 +9,6 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
@@ -38,12 +37,13 @@ class CourseLM(LM):  # type: ignore[misc]
         """
         pairs = [request.args for request in requests]
         texts = list(dict.fromkeys(text for context, rest in pairs for text in (context, context + rest)))
-        sequences, scores = self._scores(texts, "requests")
-        found = dict(zip(texts, zip(sequences, scores, strict=True), strict=True))
+        found = dict(zip(texts, self._scores(texts, "requests"), strict=True))
         answers = []
         for context, continuation in pairs:
             (before, context_scores), (tokens, scored) = found[context], found[context + continuation]
-            shared = _shared(before.target, tokens.target)
+            # The number of tokens at the beginning that both texts have
+            both = list(zip(before.target, tokens.target, strict=False))
+            shared = next((at for at, (one, other) in enumerate(both) if one != other), len(both))
             value = scored.log_probabilities[shared:].sum() - context_scores.log_probabilities[shared:].sum()
             answers.append((float(value), scored.greedy is not None and bool(scored.greedy[shared:].all())))
         return answers
@@ -51,30 +51,28 @@ class CourseLM(LM):  # type: ignore[misc]
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log probability [nats] of each text without its line breaks and the token that ends a document."""
         texts = [one_line(text) for (text,) in (request.args for request in requests)]
-        _, scores = self._scores(texts, "texts")
-        return [each.total for each in scores]
+        return [scores.total for _, scores in self._scores(texts, "texts")]
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Return a continuation of each context, cut before the first of its stop texts.
 
         Read from the task's arguments: until, max_gen_toks (256), do_sample and temperature. The others are ignored.
         """
-        answers: dict[int, str] = {}
-        kinds = [str(_choices(request.args[1])) for request in requests]
+        answers = []
         with progress(len(requests), "text", "generating") as bar:
-            for _, group in groupby(sorted(range(len(requests)), key=kinds.__getitem__), key=kinds.__getitem__):
-                while numbers := list(islice(group, self.settings.batch_size)):
-                    tokens, temperature = _choices(requests[numbers[0]].args[1])
-                    texts = self.model.complete([requests[number].args[0] for number in numbers], tokens, temperature)
-                    for number, text in zip(numbers, texts, strict=True):
-                        answers[number] = _before_stop(text, requests[number].args[1].get("until"))
-                    bar.update(len(numbers))
-        return [answers[number] for number in range(len(requests))]
+            for (tokens, temperature), group in groupby(requests, lambda request: _choices(request.args[1])):
+                while batch := list(islice(group, self.settings.batch_size)):
+                    texts = self.model.complete([request.args[0] for request in batch], tokens, temperature)
+                    for request, text in zip(batch, texts, strict=True):
+                        answers.append(_before_stop(text, request.args[1].get("until")))
+                    bar.update(len(batch))
+        return answers
 
-    def _scores(self, texts: Sequence[str], unit: str) -> tuple[list[Tokens], list[Scores]]:
+    def _scores(self, texts: Sequence[str], unit: str) -> list[tuple[Tokens, Scores]]:
         sequences = [self.model.tokens(text, end=False) for text in texts]
         with progress(len(texts), unit, "scoring") as bar:
-            return sequences, score(self.model, sequences, self.settings, bar, len(texts))
+            scores = score(self.model, sequences, self.settings, bar, len(texts))
+        return list(zip(sequences, scores, strict=True))
 
 
 def register(open_model: Callable[[Path, Path | None], GeneratingModel]) -> type[CourseLM]:
@@ -91,13 +89,6 @@ def register(open_model: Callable[[Path, Path | None], GeneratingModel]) -> type
 
     registered: type[CourseLM] = register_model(NAME)(OpenedLM)
     return registered
-
-
-def _shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return the number of tokens at the beginning that both sequences have."""
-    size = min(len(first), len(second))
-    different = np.flatnonzero(np.asarray(first[:size]) != np.asarray(second[:size]))
-    return int(different[0]) if len(different) else size
 
 
 def _choices(arguments: dict[str, Any]) -> tuple[int, float]:

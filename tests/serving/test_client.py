@@ -25,9 +25,8 @@ def test_without_a_server_the_reader_answers_the_same_tensors(folder: Path) -> N
     one, other = (client.ask(place, codec, ["あいう", "か"], AskConfig(output_length=4), task) for task in (0, 1))
     rows = [TextRequest(tuple(codec.encode(text)), 4, task=0, top_k=1) for text in ("あいう", "か")]
     written = [answer.ids[len(row.ids) :] for answer, row in zip(place.engine.run(rows), rows)]
-    assert [[text.continuation for text in texts] for texts in one] == [
-        [codec.continuation(list(row.ids), new)] for row, new in zip(rows, written)
-    ]
+    expected = [codec.continuation(list(row.ids), new) for row, new in zip(rows, written)]
+    assert [text.continuation for (text,) in one] == expected
     assert one != other
     with pytest.raises(UsageError, match="prompt_learning_task_name_ids: 7 is not allowed"):
         client.ask(place, codec, ["か"], AskConfig(), task=7)

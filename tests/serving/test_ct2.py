@@ -1,6 +1,5 @@
 """CTranslate2: logits and greedy text of the Hugging Face model, smaller formats, padded vocabularies, drawing, and refusals."""
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from course_lib import cli
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.character_mask import WholeCharacters
+from course_lib.generation.codec import before_end
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.models import frozen_base
@@ -20,13 +20,7 @@ from course_lib.pretrain import text_codec
 from course_lib.serving import ct2, latency
 from course_lib.serving.ct2_generate import Ct2Generator
 from course_lib.settings import config
-from transformers import (
-    AutoTokenizer,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-)
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
 
 from tests.pretrain import models
 from tests.pretrain.models import SENTENCE
@@ -96,15 +90,12 @@ def test_logits_and_greedy_texts_are_those_of_hugging_face(
     assert expected.argmax(-1).max() >= known > found.argmax(-1).max()
 
     rows = [[2], [7], *rows, list(range(40, 60))]
-    arguments = hugging_face._arguments(GREEDY, 12)
-    assert hugging_face.characters
-    texts = [
-        hugging_face.model.generate(
-            torch.tensor([row]), arguments, logits_processor=[WholeCharacters(hugging_face.characters, len(row) + 12)]
-        )[0, len(row) :].tolist()
-        for row in rows
-    ]
-    texts = [text[: text.index(2)] if 2 in text else text for text in texts]
+    mask, texts = hugging_face.characters, []
+    assert mask
+    for row in rows:
+        options = {"logits_processor": [WholeCharacters(mask, len(row) + 12)]}
+        written = hugging_face.model.generate(torch.tensor([row]), hugging_face._arguments(GREEDY, 12), **options)
+        texts.append(before_end(written[0, len(row) :].tolist(), 2))
     assert len({tuple(text) for text in texts}) > 3
     assert [new for (new,) in ours.continue_ids(rows, GREEDY)] == texts
     assert [ours.continue_ids([row], GREEDY)[0][0] for row in rows] == texts
@@ -212,11 +203,8 @@ def test_settings_of_another_engine(flat: Ct2Generator) -> None:
 
 
 def test_models_of_another_kind(words: Path, tmp_path: Path) -> None:
-    source = random_model(words, tmp_path / "model", "neox")
-    config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(
-        json.dumps(config | {"rope_parameters": {"rope_type": "linear", "factor": 2.0}})
-    )
+    linear = rope(1.0) | {"rope_type": "linear", "factor": 2.0}
+    source = random_model(words, tmp_path / "model", "neox", rope_parameters=linear)
     with pytest.raises(CourseError, match="rope_type"):
         ct2.export(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -112,11 +112,8 @@ def test_a_folder_of_an_old_version_gives_the_same_files(tmp_path: Path, sources
         torch.save({name: weights[name].clone() for name in names}, folder / f"pytorch_model-{part}.bin")
         index |= dict.fromkeys(names, f"pytorch_model-{part}.bin")
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": index}))
-    exported = [
-        export(source, tmp_path / name, 2, name="x").folder
-        for source, name in ((folder, "1"), (sources["parallel"], "2"))
-    ]
-    old, new = ({path.name: path.read_bytes() for path in each.iterdir()} for each in exported)
+    exported = [export(source, tmp_path / f"{source.name}-ft", 2, name="x") for source in (folder, sources["parallel"])]
+    old, new = ({path.name: path.read_bytes() for path in each.folder.iterdir()} for each in exported)
     assert old == new
 
 

@@ -51,11 +51,7 @@ def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, 
     if dtype == "fp32":
         assert torch.allclose(logits(found.model, found.prefixes), with_prefix, rtol=0, atol=1e-5)
         again = reader.load(tmp_path / "ft" / f"{ranks}-gpu", torch.bfloat16)
-        assert (
-            again.model.dtype == torch.bfloat16
-            and again.prefixes[1] is not None
-            and again.prefixes[1].dtype == torch.bfloat16
-        )
+        assert {again.model.dtype, *(rows.dtype for rows in again.prefixes if rows is not None)} == {torch.bfloat16}
     else:  # the same rounding of weights and prefixes, then arithmetic in fp32
         rounded = [None if rows is None else rows.to(TORCH[dtype]) for rows in values]
         close = logits(build(family).to(TORCH[dtype]).float(), rounded)

@@ -33,9 +33,8 @@ def test_rows_with_other_settings_do_not_change_a_draw() -> None:
     rows = [TextRequest((), 9, top_k=2, seed=4), TextRequest((), 9, top_p=0.9, seed=5), TextRequest((), 9, top_k=1)]
     logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
     together = sampling.draw(logits, [Text(row, 99) for row in rows]).tolist()
-    assert together == [
-        sampling.draw(logits[place : place + 1], [Text(row, 99)]).item() for place, row in enumerate(rows)
-    ]
+    alone = [sampling.draw(logits[place, None], [Text(row, 99)]).item() for place, row in enumerate(rows)]
+    assert together == alone
     assert together[2] == logits[2].argmax()
 
 
