@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from course_lib.errors import UsageError
@@ -31,12 +30,6 @@ class WindowSettings:
         ge=1,
     )
     batch_size: int = setting(8, "windows per forward pass", ge=1, le=65536)
-
-    @model_validator(mode="after")
-    def _together(self) -> "WindowSettings":
-        if self.window and self.stride and self.stride > self.window:
-            raise ValueError(f"stride: {self.stride} is not allowed: more than the window ({self.window})")
-        return self
 
     def sizes(self, room: int | None) -> tuple[int | None, int]:
         """Return window and stride [tokens] for a model with this room; the window is None if there is no limit."""

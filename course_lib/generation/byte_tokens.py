@@ -2,9 +2,8 @@
 
 A byte-fallback tokenizer writes a character outside its vocabulary as one token per UTF-8 byte. A model can choose such
 tokens in an order that is not UTF-8, and decoding then shows U+FFFD (�). The table in this module says for each token
-whether it may follow. Every generator of the course uses it: generation/generator.py, gptsan/generate.py and
-serving/ct2_generate.py choose only tokens that are allowed. serving/client.py drops the bytes that form no character,
-because the FasterTransformer server that it asks does not know the tokenizer.
+whether it may follow. The generators of the course choose only tokens that are allowed; serving/client.py drops the
+bytes that form no character, because the FasterTransformer server that it asks does not know the tokenizer.
 
 - Well-formed sequences are those in table 3-7 of the Unicode Standard (https://www.unicode.org/versions/Unicode16.0.0/
   core-spec/chapter-3/#G27506), as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.

@@ -118,19 +118,6 @@ def test_the_writers_of_the_comparison_write_the_same_and_go_on_behind_the_end(m
     assert one == other and [len(row) for row in one] == [30] * 4
 
 
-def test_a_failed_export_leaves_the_earlier_one(memorized: Path, tmp_path: Path) -> None:
-    target, broken = tmp_path / "out", tmp_path / "broken"
-    ct2.export(memorized, target, "int8")
-    before = {path.name: path.read_bytes() for path in target.iterdir()}
-    shutil.copytree(memorized, broken)
-    (broken / "tokenizer.json").write_text("{")
-    with pytest.raises(CourseError, match="tokenizer"):
-        ct2.export(broken, target)
-    assert {path.name: path.read_bytes() for path in target.iterdir()} == before
-    with pytest.raises(UsageError, match="input"):
-        ct2.export(memorized, memorized)
-
-
 @pytest.fixture(scope="module")
 def flat(memorized: Path, tmp_path_factory: pytest.TempPathFactory) -> Ct2Generator:
     place = tmp_path_factory.mktemp("flat")

@@ -29,15 +29,6 @@ def test_tokens_are_drawn_from_top_k_and_then_top_p(row: TextRequest, expected: 
     assert drawn(row) == pytest.approx(expected, abs=0.03)
 
 
-def test_rows_with_other_settings_do_not_change_a_draw() -> None:
-    rows = [TextRequest((), 9, top_k=2, seed=4), TextRequest((), 9, top_p=0.9, seed=5), TextRequest((), 9, top_k=1)]
-    logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
-    together = sampling.draw(logits, [Text(row, 99) for row in rows]).tolist()
-    alone = [sampling.draw(logits[place, None], [Text(row, 99)]).item() for place, row in enumerate(rows)]
-    assert together == alone
-    assert together[2] == logits[2].argmax()
-
-
 def test_top_p_decays_to_its_least_and_is_reset() -> None:
     text = Text(TextRequest((), 9, top_p=0.8, top_p_decay=0.5, top_p_min=0.3, top_p_reset_id=7), 99)
     shares = []
