@@ -6,9 +6,10 @@ attention mask for prefixes and texts, and the position ids of the texts. The se
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -41,7 +42,8 @@ class Prefix(Protocol):
         """Raise CourseError if the prefix does not match the model's shape or, if known, its weights."""
 
 
-class _Request(NamedTuple):
+@dataclass(frozen=True)
+class _Request:
     """A prompt in a batch. `index` is its position in the result, `room` its maximum continuation length [tokens]."""
 
     index: int
@@ -114,8 +116,8 @@ class Generator:
         for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
             prefix.require(self.shape, "" if self.any_base or not prefix.base else self.digest)
         requests = []
-        for index, (prompt, prefix) in enumerate(zip(prompts, prefixes, strict=True)):
-            ids, values = self.codec.encode(prompt), prefix.values if prefix else None
+        for index, (prompt, own) in enumerate(zip(prompts, prefixes, strict=True)):
+            ids, values = self.codec.encode(prompt), own.values if own else None
             taken = 0 if values is None or learned_positions(self.model.config) is None else len(values)
             room = settings.room((len(ids) or 1) + taken, self.positions)
             requests.append(_Request(index, prompt, ids, values, room))
