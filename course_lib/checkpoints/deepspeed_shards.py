@@ -1,7 +1,6 @@
 """Reader for training checkpoints: DeepSpeed shards of any ZeRO stage, or the weight files in a model folder.
 
-DeepSpeed's `zero_to_fp32` merges the shards, but it unpickles them without restrictions, so a file could run code. This
-module calls it with torch restricted as in safe_load.py. pretrain/megatron.py reads tensor-parallel checkpoints.
+DeepSpeed's `zero_to_fp32` merges the shards, but unpickles them without restrictions; here, safe_load.py restricts it.
 """
 
 import io
@@ -64,17 +63,17 @@ def read_weights(checkpoint: Path) -> Weights:
             f"{folder}: a checkpoint with tensor or pipeline parallelism; `course convert megatron` reads those"
         )
     state = safe_load(states[0])
-    trained_as = _format(state)
+    settings = state.get("ds_config") or {}
+    formats: tuple[NumberFormat, ...] = ("bf16", "fp16")
+    trained_as = next((name for name in formats if (settings.get(name) or {}).get("enabled") is True), "fp32")
     if any(folder.glob("*_optim_states.pt")):
-        return Weights(_kept(_from_shards(folder)), mark("fp32 master weights"), trained_as)
-    module = state.get("module")
-    if not isinstance(module, dict):
+        tensors, kind = _from_shards(folder), mark("fp32 master weights")
+    else:
+        tensors, kind = state.get("module"), f"{trained_as} weights"
+    if not isinstance(tensors, dict):
         raise CourseError(f"{states[0]}: holds no weights (`module`)")
-    return Weights(_kept(module), f"{trained_as} weights", trained_as)
-
-
-def _kept(tensors: dict[str, Any]) -> dict[str, Any]:
-    return {name: tensor for name, tensor in tensors.items() if not weight_files.is_leftover(name)}
+    kept = {name: tensor for name, tensor in tensors.items() if not weight_files.is_leftover(name)}
+    return Weights(kept, kind, trained_as)
 
 
 def read_module(checkpoint: Path) -> dict[str, Any]:
@@ -82,13 +81,6 @@ def read_module(checkpoint: Path) -> dict[str, Any]:
     folder = step_folder(checkpoint)
     states = sorted(folder.glob("*_model_states.pt")) if folder else []
     return dict(safe_load(states[0]).get("module") or {}) if states else {}
-
-
-def _format(state: dict[str, Any]) -> NumberFormat:
-    """Return the dtype used for training, according to the DeepSpeed settings in a state file."""
-    settings = state.get("ds_config") or {}
-    formats: tuple[NumberFormat, ...] = ("bf16", "fp16")
-    return next((name for name in formats if (settings.get(name) or {}).get("enabled") is True), "fp32")
 
 
 def _from_shards(folder: Path) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from course_lib.settings import profiles
 # Configuration and tokenizer.
 SETTINGS = ("*.json", "*.txt", "*.model")
 # Weights in one file or several, with their index; the preferred format first.
-WEIGHTS = tuple(
-    re.compile(rf"{name}(-\d+-of-\d+)?\.{suffix}(\.index\.json)?")
-    for name, suffix in (("model", "safetensors"), ("pytorch_model", "bin"))
+WEIGHTS = (
+    re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?"),
+    re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?"),
 )
 
 
@@ -44,33 +44,29 @@ def _download(checkpoint: str, place: Path) -> tuple[list[str], str]:
     """Download a model to the folder `place` and return the names of its files and their revision."""
     from huggingface_hub import HfApi, snapshot_download
 
+    problem = "neither a folder nor a model that the Hub provides"
     # The library, the network and the Hub raise different kinds of errors.
     try:
         found = HfApi().model_info(checkpoint)
-    except Exception as error:
-        raise CourseError(
-            f"{checkpoint}: neither a folder nor a model that the Hub provides: {one_line(error)}"
-        ) from error
-    names, revision = needed(file.rfilename for file in found.siblings or ()), str(found.sha)
-    try:
+        names, revision = needed(file.rfilename for file in found.siblings or ()), str(found.sha)
+        problem = "the download stopped, and continues when it is asked for again"
         snapshot_download(checkpoint, revision=revision, local_dir=place, allow_patterns=names)
     except Exception as error:
-        raise CourseError(
-            f"{checkpoint}: the download stopped, and continues when it is asked for again: {one_line(error)}"
-        ) from error
+        raise CourseError(f"{checkpoint}: {problem}: {one_line(error)}") from error
     return names, revision
 
 
 def needed(names: Iterable[str]) -> list[str]:
     """Return the files of a repository that loading needs: configuration, tokenizer and one copy of the weights."""
     top = [name for name in names if "/" not in name]
-    chosen = next((weights for weights in WEIGHTS if any(map(weights.fullmatch, top))), None)
-
-    def is_needed(name: str) -> bool:
-        weights = next((weights for weights in WEIGHTS if weights.fullmatch(name)), None)
-        return weights is chosen if weights else any(fnmatch(name, pattern) for pattern in SETTINGS)
-
-    return [name for name in top if is_needed(name)]
+    copies = [[name for name in top if weights.fullmatch(name)] for weights in WEIGHTS]
+    chosen = next(filter(None, copies), [])
+    left_out = {name for copy in copies for name in copy} - set(chosen)
+    return [
+        name
+        for name in top
+        if name in chosen or (name not in left_out and any(fnmatch(name, pattern) for pattern in SETTINGS))
+    ]
 
 
 def origin(model: Path, checkpoint: str | None, run: str) -> str:

@@ -1,7 +1,4 @@
-"""Loaders for the configuration, model and tokenizer in a Hugging Face folder, based on transformers.
-
-transformers can raise almost any exception if a folder is damaged; here, each becomes a CourseError.
-"""
+"""Loaders for the configuration, model and tokenizer in a Hugging Face folder, based on transformers."""
 
 from pathlib import Path
 from typing import Any
@@ -54,10 +51,7 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 
 
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
-    """Load a model of class `model_class` in eval mode, passing `options` to its `from_pretrained` method.
-
-    Raises CourseError if weights are missing, unknown, not finite or misshapen.
-    """
+    """Load a model in eval mode with `model_class.from_pretrained`; no weight may be missing, unknown or not finite."""
     files = weight_files.files(folder)
     # transformers silently ignores a damaged generation_config.json and so loses the end-of-text token.
     check_settings(folder)

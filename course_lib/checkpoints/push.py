@@ -48,10 +48,8 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
         made = api.create_repo(repo, private=private, exist_ok=True)
         if private and not api.model_info(made.repo_id).private:
             raise UsageError(f"--private: {made} exists and is public; allowed: another name, or a private repository")
-        message = "Model of the course"
-        api.upload_folder(
-            repo_id=made.repo_id, folder_path=folder, allow_patterns=list(PUBLISHED), commit_message=message
-        )
+        options = {"allow_patterns": list(PUBLISHED), "commit_message": "Model of the course"}
+        api.upload_folder(repo_id=made.repo_id, folder_path=folder, **options)
     except HfHubHTTPError as error:
         status = error.response.status_code
         reason = REFUSED.get(status) or error.server_message or one_line(error)

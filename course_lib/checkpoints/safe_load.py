@@ -1,8 +1,7 @@
 """Safe loader for .pt files from untrusted sources, which runs no code from them.
 
-A .pt file is a pickle, and a pickle can call any function by name. `torch.load(weights_only=True)` only calls functions
-that rebuild tensors, but Megatron and DeepSpeed also store training arguments, enums, schedulers and random states. The
-arguments are read; every other such object becomes an empty `Inert`.
+A pickle can call any function by name. `torch.load(weights_only=True)` only calls those that rebuild tensors, but
+Megatron and DeepSpeed also store training arguments, which are read, and objects, which become an empty `Inert`.
 """
 
 import pickle
@@ -67,6 +66,6 @@ def refusal(path: Path, error: Exception) -> CourseError:
     """Return the error for a file that torch did not load, without torch's advice to load it unsafely."""
     if isinstance(error, CourseError):
         return error
-    unknown = FORBIDDEN.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
-    problem = f"not loaded, it asks for {unknown[1]}, which could run code" if unknown else ""
-    return CourseError(f"{path}: {problem or 'not a PyTorch checkpoint, or cut short'}")
+    if isinstance(error, pickle.UnpicklingError) and (unknown := FORBIDDEN.search(str(error))):
+        return CourseError(f"{path}: not loaded, it asks for {unknown[1]}, which could run code")
+    return CourseError(f"{path}: not a PyTorch checkpoint, or cut short")

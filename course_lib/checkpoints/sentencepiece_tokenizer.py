@@ -1,8 +1,7 @@
 """Tokenizer for folders with a sentencepiece model, such as rinna's, whose ids are those of sentencepiece itself.
 
 These folders name the class T5Tokenizer. In transformers 5, that class rebuilds the model for T5's own vocabulary: it
-puts a space before each text, drops the byte tokens and takes id 2 for unknown characters. In rinna's models, id 2 is
-the beginning of a text. The class here passes text to sentencepiece, as T5Tokenizer did in transformers 4.
+puts a space before each text, drops the byte tokens and takes id 2, rinna's begin of text, for unknown characters.
 """
 
 from itertools import groupby

@@ -1,13 +1,13 @@
 """Reader and writer for the weights in a Hugging Face folder, one tensor or one chunk of a tensor at a time.
 
-If a folder holds several of the files in WEIGHTS, the first of them is read. Safetensors files are not memory-mapped,
-because pages of a mapped file count as used memory until it is closed.
+Safetensors files are not memory-mapped, because pages of a mapped file count as used memory until it is closed.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from course_lib.files import read_json, require_file, write_json
 
 NAME = "model.safetensors"
 INDEX = f"{NAME}.index.json"
+# A folder is read from the first of these files that it holds.
 WEIGHTS = (NAME, INDEX, "pytorch_model.bin", "pytorch_model.bin.index.json")
 CHUNK = 1 << 22  # elements
 # Maximum bytes of weights per file in a new folder; while writing, up to this many bytes are held in memory.
@@ -57,7 +58,7 @@ class Weight:
 
 def files(folder: Path) -> list[Path]:
     """Return the weight files in a folder, sorted by name. Raises CourseError if there are none, or one is missing."""
-    path = _entry(folder)
+    path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
         raise CourseError(f"{folder}: holds no weights; expected one of {', '.join(WEIGHTS)}")
     if path.suffix != ".json":
@@ -70,12 +71,7 @@ def files(folder: Path) -> list[Path]:
 
 def has_weights(folder: Path) -> bool:
     """Return whether a folder holds one of the files in WEIGHTS."""
-    return _entry(folder) is not None
-
-
-def _entry(folder: Path) -> Path | None:
-    """Return the weight file or index from which a folder is read; None if there is none."""
-    return next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    return any((folder / name).is_file() for name in WEIGHTS)
 
 
 def is_leftover(name: str) -> bool:
@@ -86,11 +82,8 @@ def is_leftover(name: str) -> bool:
 def differing(first: Path, second: Path) -> set[str]:
     """Return the names of the tensors in one folder that another folder has not, or with other values."""
     found, others = by_name(first), by_name(second)
-    return {
-        name
-        for name, weight in found.items()
-        if name not in others or not torch.equal(weight.contiguous(), others[name].contiguous())
-    }
+    same = {n for n in found.keys() & others.keys() if torch.equal(found[n].contiguous(), others[n].contiguous())}
+    return found.keys() - same
 
 
 def unread(problem: str) -> str:
@@ -123,7 +116,11 @@ def weights(path: Path) -> list[Weight]:
             tensors = safe_load(path)
         except CourseError as error:
             raise CourseError(unread(str(error))) from error
-        return [_given(name, tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)]
+        return [
+            Weight(name, tuple(value.shape), value.dtype, partial(_split, value))
+            for name, value in tensors.items()
+            if isinstance(value, Tensor)
+        ]
     try:
         # safe_open checks the header: every offset must lie within the file, without gaps.
         with safe_open(path, "pt"):
@@ -176,11 +173,8 @@ def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> in
     return elements
 
 
-def _given(name: str, tensor: Tensor) -> Weight:
-    """Return a Weight whose elements are already in memory."""
-    return Weight(
-        name, tuple(tensor.shape), tensor.dtype, lambda counts: iter(torch.split(tensor.flatten(), list(counts)))
-    )
+def _split(tensor: Tensor, counts: Sequence[int]) -> Iterator[Tensor]:
+    return iter(torch.split(tensor.flatten(), list(counts)))
 
 
 def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight:

@@ -1,7 +1,4 @@
-"""The DeepSpeed C++ extension for CPU ranks, which is compiled on first use.
-
-`python -m course_lib.training.cpu_extension` compiles it in advance; the Makefile runs this during installation.
-"""
+"""The DeepSpeed C++ extension for CPU ranks, compiled on first use, or by this module (see the Makefile)."""
 
 import os
 import shutil
@@ -20,7 +17,7 @@ def is_compiled() -> bool:
 
 
 def compile_ahead() -> None:
-    """Compile the extension unless it is already compiled or cannot be compiled here. Problems are only printed."""
+    """Compile the extension if that is needed and possible here. Problems are only printed."""
     if sys.platform != "linux" or is_compiled():
         return
     if not any(map(shutil.which, COMPILERS)):

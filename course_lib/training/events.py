@@ -1,7 +1,4 @@
-"""Messages from the ranks to the process that started them: a mark and a JSON object, on one line of standard output.
-
-Libraries print to the same stream, and a launcher may put a host name in front of each line.
-"""
+"""Messages from the ranks to the process that started them: a mark and JSON on one line of standard output."""
 
 import json
 import os
@@ -23,10 +20,11 @@ def line(kind: str, **facts: Any) -> str:
 
 def parse(text: str) -> dict[str, Any] | None:
     """Return the event in a line of output, or None if there is none."""
+    # A launcher may put a host name in front of each line.
     content = text.partition(MARK)[2]
     try:
-        event: Any = json.loads(content)
+        event: dict[str, Any] = json.loads(content)
     # A killed rank may leave an incomplete line.
     except ValueError:
         return None
-    return event if isinstance(event, dict) else None
+    return event

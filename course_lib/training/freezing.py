@@ -9,10 +9,7 @@ from course_lib.errors import CourseError
 
 
 def freeze(model: nn.Module, names: set[str]) -> None:
-    """Disable gradients for the named parameters and enable them for all others.
-
-    The model can then load a checkpoint that does not contain the named parameters.
-    """
+    """Disable gradients for the named parameters, which checkpoints may then lack, and enable them for all others."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in names)
 
@@ -23,10 +20,7 @@ def freeze(model: nn.Module, names: set[str]) -> None:
 
 
 def digests(model: nn.Module) -> dict[str, int]:
-    """Return a digest of the bits in each frozen parameter, by name. Under ZeRO-3, it covers only this rank's shard.
-
-    The digest is a weighted sum of 16-bit or 32-bit words, computed on the device that holds the parameter.
-    """
+    """Return a weighted sum of the words of each frozen parameter by name; under ZeRO-3, those of this rank's shard."""
     sums = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:

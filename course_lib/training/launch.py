@@ -1,8 +1,8 @@
 """Training runs with the DeepSpeed launcher.
 
-monitor.py reads the output of the ranks, run_dir.py prepares the run folder, and worker.py is the script for one rank.
-The run folder contains config.yaml, resolved.json, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all
-other output from the ranks), checkpoints/ and tensorboard/. After the last step, it also contains model/.
+monitor.py reads the output of the ranks, and worker.py is the script for one rank. The run folder contains config.yaml,
+resolved.json, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all other output from the ranks),
+checkpoints/, tensorboard/ and, after the last step, model/.
 """
 
 import base64
@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from course_lib.parallel import default_workers
 from course_lib.training import events, launcher_process, link, log, run_dir, stale_locks, worker
 from course_lib.training.cpu_extension import COMPILERS
 from course_lib.training.monitor import PRINT, Monitor, OnMessage
-from course_lib.training.nodes import HERE, Nodes, find, gpus
+from course_lib.training.nodes import Nodes, find, gpus
 from course_lib.training.settings import RunConfig
 from course_lib.training.task import Task
 
@@ -41,15 +42,6 @@ class Run:
     log: list[dict[str, Any]]
     # whether this process followed the first node, which has the result
     followed: bool = False
-
-
-@dataclass(frozen=True)
-class Start:
-    """What all nodes must know to start their ranks."""
-
-    step: int  # to continue from, 0 for a new run
-    digest: str  # of the run folder's files
-    port: int  # for the ranks on the first node
 
 
 def train(task: Task, resume: bool = False, on_message: OnMessage = PRINT) -> Run:
@@ -74,13 +66,15 @@ def train(task: Task, resume: bool = False, on_message: OnMessage = PRINT) -> Ru
             resolved = run_dir.Resolved(settings.batch.resolve(nodes.ranks), steps)
             start_step = run_dir.prepare(task, resolved, resume, on_message)
             if start_step < steps:
+                # With launch.no_ssh, launch.master_port is that of the `course` processes.
+                port = (nodes.rank is None and settings.launch.master_port) or free_port()
+                start: dict[str, Any] = {"step": start_step, "digest": run_dir.digest(folder), "port": port}
                 environment = environment_of_ranks(settings, nodes)
                 monitor = Monitor(task, nodes, steps, on_message, others)
-                start = Start(start_step, run_dir.digest(folder), _port(settings, nodes))
                 if others:
-                    others.tell(**asdict(start))
+                    others.tell(**start)
                 stale_locks.remove_stale_locks()
-                monitor.follow(command(task, nodes, start), environment)
+                monitor.follow(command(task, nodes, **start), environment)
     return Run(folder, max(start_step, steps), log.read(folder))
 
 
@@ -103,7 +97,7 @@ def _follow(task: Task, nodes: Nodes) -> Run:
         # A rank reports a run folder that this node does not see.
         start_in = folder if folder.is_dir() else Path("/")
         environment = environment_of_ranks(task.settings, nodes)
-        process = launcher_process.start(command(task, nodes, Start(**message)), environment, start_in, subprocess.PIPE)
+        process = launcher_process.start(command(task, nodes, **message), environment, start_in, subprocess.PIPE)
         verdict: list[CourseError] = []
         listener = threading.Thread(target=_listen, args=(first, process, verdict), daemon=True)
         listener.start()
@@ -111,8 +105,7 @@ def _follow(task: Task, nodes: Nodes) -> Run:
             try:
                 _send(first, process)
             except BaseException as error:
-                cause = launcher_process.interruption(error)
-                if cause is None:
+                if (cause := launcher_process.interruption(error)) is None:
                     raise
                 launcher_process.ignore_stop_request()
                 first.send(events.line("interrupted", cause=cause[0], code=cause[1], node=nodes.rank))
@@ -160,35 +153,29 @@ def _check(task: Task, nodes: Nodes) -> int:
     return task.steps(batch)
 
 
-def command(task: Task, nodes: Nodes, start: Start) -> list[str]:
-    """Return the command line for the DeepSpeed launcher."""
+def command(task: Task, nodes: Nodes, step: int, digest: str, port: int) -> list[str]:
+    """Return the command line for the DeepSpeed launcher.
+
+    `step` is the one to continue from, 0 for a new run; `digest` is that of the run folder's files; `port` is for the
+    ranks on the first node.
+    """
     launch = task.settings.launch
     if nodes.by_ssh:
         words = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", str(launch.hostfile)]
         if launch.master_addr:
             words += ["--master_addr", launch.master_addr]
-    elif nodes.rank is None:
-        words = one_node(nodes.ranks)
     else:
-        words = _launcher({name: _devices(count) for name, count in nodes.slots.items()})
-        words += ["--node_rank", str(nodes.rank), "--master_addr", nodes.address[0]]
-    words += ["--master_port", str(start.port), "--no_local_rank", worker.__file__]
-    return [*words, task.name(), str(task.settings.engine.output_dir), start.digest, str(start.step)]
+        words = one_node(nodes.slots)
+        if nodes.rank is not None:
+            words += ["--node_rank", str(nodes.rank), "--master_addr", nodes.address[0]]
+    words += ["--master_port", str(port), "--no_local_rank", worker.__file__]
+    return [*words, task.name(), str(task.settings.engine.output_dir), digest, str(step)]
 
 
-def _port(settings: RunConfig, nodes: Nodes) -> int:
-    """Return the port for the ranks on the first node. With launch.no_ssh, launch.master_port is that of the nodes."""
-    return (nodes.rank is None and settings.launch.master_port) or free_port()
-
-
-def one_node(ranks: int) -> list[str]:
-    """Return the start of the launcher's command line for ranks on this node; DeepSpeed's runner is slower."""
-    return _launcher({HERE: _devices(ranks)})
-
-
-def _launcher(devices: dict[str, list[int | str]]) -> list[str]:
-    """Return the start of the command line for the ranks of one node, given the devices of all nodes."""
-    world = base64.urlsafe_b64encode(json.dumps(devices).encode()).decode()
+def one_node(slots: Mapping[str, int]) -> list[str]:
+    """Return the start of the command line for the ranks of one node, given the number of ranks of all nodes."""
+    devices = json.dumps({name: _devices(ranks) for name, ranks in slots.items()})
+    world = base64.urlsafe_b64encode(devices.encode()).decode()
     return [sys.executable, "-u", "-m", "deepspeed.launcher.launch", "--world_info", world]
 
 
@@ -208,11 +195,7 @@ def free_port() -> int:
 
 
 def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
-    """Return the environment variables for the ranks.
-
-    For ssh, all of them except PYTHONPATH are also written to .deepspeed_env in the run folder, from which DeepSpeed
-    sets them on every node.
-    """
+    """Return the environment variables for the ranks; DeepSpeed sets those in .deepspeed_env on every node by ssh."""
     launch = settings.launch
     own = {
         "OMP_NUM_THREADS": str(launch.threads or max(1, default_workers() // max(nodes.slots.values()))),

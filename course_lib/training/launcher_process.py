@@ -25,11 +25,8 @@ SIGNALS = {
 
 
 def start(command: list[str], environment: dict[str, str], folder: Path, output: int) -> Launcher:
-    """Start the launcher in a session of its own. It and its ranks write to the file descriptor `output`.
-
-    Slurm sends the stop request to every process of a step. The signal is blocked in the launcher, which would end at
-    it, and pending in a rank until `stop_request.listen`.
-    """
+    """Start the launcher in a session of its own. It and its ranks write to the file descriptor `output`."""
+    # Slurm sends the stop request to every process of a step. The launcher would end at it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {stop_request.SIGNAL})
     try:
         return subprocess.Popen(
@@ -54,13 +51,17 @@ def end(process: Launcher, at_once: bool = False) -> None:
             process.wait(20)
 
 
+class Elsewhere(SystemExit):
+    """Exception for a run that was interrupted on another node; its second argument says how."""
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise KeyboardInterrupt inside the block, as Ctrl-C does, so that the ranks are stopped.
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt inside the block, as Ctrl-C does, and SIGUSR1 SystemExit once.
 
-    Signals that have a handler, as in cli.py, or are ignored, as under `nohup`, stay as they are. SIGUSR1 raises
-    SystemExit once. This has no effect outside the main thread, where Python does not allow signal handlers.
+    Signals that have a handler, as in cli.py, or are ignored, as under `nohup`, stay as they are.
     """
+    # Python allows signal handlers only in the main thread.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -88,6 +89,8 @@ def ignore_stop_request() -> None:
 
 def interruption(error: BaseException) -> tuple[str, int] | None:
     """Return what interrupted the run and the exit code for it, or None for an error."""
+    if isinstance(error, Elsewhere):
+        return error.args[1], error.args[0]
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 128 + signal.SIGINT
     if isinstance(error, SystemExit) and isinstance(error.code, int):

@@ -157,7 +157,7 @@ class Link:
 @contextmanager
 def lead(nodes: Nodes, seconds: float, on_message: Callable[[str], None]) -> Iterator[Link | None]:
     """Open the store, and tell the others how the run ended; yields None if this process starts all ranks."""
-    if nodes.rank is None or not nodes.several:
+    if nodes.rank is None or len(nodes.slots) == 1:
         yield None
         return
     link, others = Link(nodes, seconds), len(nodes.slots) - 1

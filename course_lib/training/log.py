@@ -1,7 +1,4 @@
-"""The log of a run, with averages per interval: lines of text for people, and JSON objects for programs (log.jsonl).
-
-Times cover only training: the clock is stopped during evaluation and saving. This module does not use torch.
-"""
+"""The log of a run, with averages per interval: lines of text for people, and JSON objects for programs (log.jsonl)."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -18,69 +15,58 @@ from course_lib.files import atomic_write, naming
 FILE = "log.jsonl"
 
 
-@dataclass(frozen=True)
-class Scale:
-    """The constants that convert seconds per step into tokens per second and FLOPs utilization."""
+@dataclass
+class Meter:
+    """A meter for time and speed between log entries."""
 
     tokens_per_step: int  # over all ranks
     ranks: int
     flops_per_token: float  # forward and backward pass, without recomputation
     peak_flops: float | None  # per device [FLOP/s]; None if unknown
+    clock: Callable[[], float] = perf_counter
 
-
-class Meter:
-    """A meter for time and speed between log entries."""
-
-    def __init__(self, scale: Scale, clock: Callable[[], float] = perf_counter) -> None:
-        self._scale, self._clock = scale, clock
-        self._last_step = 0
+    def __post_init__(self) -> None:
         self.restart(0)
 
     def restart(self, step: int) -> None:
         """Begin an interval at `step`."""
-        self._last_step, self._started, self._reading = step, self._clock(), 0.0
+        self._last_step, self._started, self._reading = step, self.clock(), 0.0
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Count the time spent in the block as time for reading data. Use it around code that fetches a batch."""
-        started = self._clock()
+        """Count the time spent in the block as time for reading data."""
+        started = self.clock()
         yield
-        self._reading += self._clock() - started
+        self._reading += self.clock() - started
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop the clock during the block. Use it around work that is not training."""
-        started = self._clock()
-        try:
-            yield
-        finally:
-            self._started += self._clock() - started
+        """Stop the clock during the block, for work that is not training."""
+        started = self.clock()
+        yield
+        self._started += self.clock() - started
 
     def read(self, step: int) -> dict[str, float]:
         """Return averages since the last call (seconds, speeds), and begin the next interval at `step`."""
         steps = max(step - self._last_step, 1)
         # seconds per step
-        cost = max(self._clock() - self._started, 1e-9) / steps
-        scale = self._scale
-        tokens = scale.tokens_per_step / cost
+        cost = max(self.clock() - self._started, 1e-9) / steps
+        tokens = self.tokens_per_step / cost
         averages = {
             "reader_cost": self._reading / steps,
             "batch_cost": cost,
             "steps_per_second": 1 / cost,
             "tokens_per_second": tokens,
-            "tokens_per_second_per_rank": tokens / scale.ranks,
+            "tokens_per_second_per_rank": tokens / self.ranks,
         }
-        if scale.peak_flops:
-            averages["flops_utilization"] = tokens / scale.ranks * scale.flops_per_token / scale.peak_flops
+        if self.peak_flops:
+            averages["flops_utilization"] = tokens / self.ranks * self.flops_per_token / self.peak_flops
         self.restart(step)
         return averages
 
 
 def line(entry: dict[str, Any]) -> str:
-    """Format a log entry as one line of text.
-
-    The field names match the FleetX log, so that runs can be compared; "max loss" and "max grad norm" are not in it.
-    """
+    """Format a log entry as one line of text, with the field names of the FleetX log; "max …" are not in it."""
     if entry["kind"] != "train":
         step = f"[{entry['kind']}] global step {entry['step']}"
         return f"{step}, loss: {entry['loss']:.6f}, cost: {entry['seconds']:.2f} sec"

@@ -1,7 +1,4 @@
-"""The monitor of a run: it reads events from the ranks, shows progress, and reports how the run ended.
-
-If the run is interrupted (see launcher_process.py), the ranks save a checkpoint first.
-"""
+"""The monitor of a run: it reads events from the ranks, shows progress, and reports how the run ended."""
 
 import os
 import re
@@ -17,7 +14,7 @@ from course_lib.errors import CourseError
 from course_lib.files import naming
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
-from course_lib.training import checkpoint, events, launcher_process, log, stop_request
+from course_lib.training import checkpoint, events, launcher_process, log, planner, stop_request
 from course_lib.training.link import Link
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import Task
@@ -30,22 +27,6 @@ PATIENCE = 120.0
 SSH = 60.0
 # what pdsh prints when the command on a node fails; 255 is ssh's own failure
 PDSH = re.compile(rb"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
-
-
-class Stopped(CourseError):
-    """Error for a run that was interrupted; the exit code is that of the signal."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
-class Elsewhere(SystemExit):
-    """Exception for a run that was interrupted on another node."""
-
-    def __init__(self, cause: str, code: int) -> None:
-        super().__init__(code)
-        self.cause = cause
 
 
 class Monitor:
@@ -66,10 +47,7 @@ class Monitor:
         self.bar = progress(steps, "step", tr("starting {task}, ranks: {ranks}", task=task.title(), ranks=nodes.ranks))
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
-        """Run the launcher until it exits.
-
-        Raises Stopped if the run is interrupted, and CourseError if a rank does not finish for another reason.
-        """
+        """Run the launcher until it exits. Raises CourseError if a rank fails, or the run is interrupted."""
         with open(self.folder / "output.txt", "ab") as output, self.bar, launcher_process.interruptible():
             reader, writer = os.pipe()
             with open(reader, "rb") as lines:
@@ -85,16 +63,18 @@ class Monitor:
                 # Without this process, nothing reads the output of the ranks, so stop them too.
                 except BaseException as error:
                     cause = launcher_process.interruption(error)
-                    if isinstance(error, Elsewhere):
-                        cause = error.cause, int(str(error.code))
                     if cause:
                         self._save(process, lines, output)
                     self._end(process)
-                    if cause is None:
+                    if not cause:
                         raise
-                    raise self._stopped(*cause, output) from error
+                    stopped = self._stopped(*cause)
+                    # If the terminal is gone, this is the only place for the message.
+                    with suppress(OSError):
+                        output.write(f"{stopped}\n".encode())
+                    raise stopped from error
         if any(event.get("stopped") for event in self.ended.values()):
-            raise self._stopped("stopped by SIGUSR1", 128 + stop_request.SIGNAL, None)
+            raise self._stopped("stopped by SIGUSR1", 128 + stop_request.SIGNAL)
         self._judge(process.returncode)
 
     def _stop_others_after(self, process: launcher_process.Launcher) -> None:
@@ -102,14 +82,11 @@ class Monitor:
         if process.wait() and self.link:
             self.link.tell(stop=True)
 
-    def _stopped(self, cause: str, code: int, output: IO[bytes] | None) -> Stopped:
+    def _stopped(self, cause: str, code: int) -> CourseError:
         where = f"at step {self.reached} of {self.steps}" if self.reached else "before the first step"
-        farewell = f"{cause} {where}; {self._how_on()}"
-        # If the terminal is gone, this is the only place for the message.
-        with suppress(OSError):
-            if output:
-                output.write(f"{farewell}\n".encode())
-        return Stopped(farewell, code)
+        stopped = CourseError(f"{cause} {where}; {self._how_on()}")
+        stopped.exit_code = code
+        return stopped
 
     def _end(self, process: launcher_process.Launcher) -> None:
         launcher_process.end(process, at_once=self.nodes.by_ssh)
@@ -133,10 +110,7 @@ class Monitor:
         process.wait()
 
     def _save(self, process: launcher_process.Launcher, lines: IO[bytes], output: IO[bytes]) -> None:
-        """Let the ranks finish their step, save a checkpoint and exit, in at most PATIENCE seconds.
-
-        Before the first step, there is nothing to save. Another Ctrl-C ends the wait.
-        """
+        """Let the ranks finish their step, save a checkpoint and exit, in at most PATIENCE seconds."""
         launcher_process.ignore_stop_request()
         # The terminal or the reader of a pipe may be gone.
         with suppress(OSError):
@@ -144,10 +118,12 @@ class Monitor:
         with suppress(OSError):
             self.bar.close()
         self.bar.disable, self.on_message, self.saving = True, lambda _: None, True
+        # Before the first step, there is nothing to save.
         if not self.reached or not self._ask(process):
             return
         limit = threading.Timer(PATIENCE, self._end, [process])
         limit.start()
+        # Another Ctrl-C ends the wait.
         with suppress(KeyboardInterrupt):
             self._read(process, lines, output)
         limit.cancel()
@@ -161,8 +137,8 @@ class Monitor:
             return False
         asked = False
         for pid in self.pids.values():
+            # A process id of another machine may belong to any process of this one.
             with suppress(ProcessLookupError):
-                # A process id of another machine may belong to any process of this one.
                 if os.getpgid(pid) == process.pid:
                     os.kill(pid, stop_request.SIGNAL)
                     asked = True
@@ -173,7 +149,8 @@ class Monitor:
         if kind == "start":
             self.pids[event["rank"]] = event["pid"]
         elif kind == "interrupted" and not self.saving:
-            raise Elsewhere(f"{event['cause']} on {self.nodes.names[event['node']]}", event["code"])
+            where = self.nodes.names[event["node"]]
+            raise launcher_process.Elsewhere(event["code"], f"{event['cause']} on {where}")
         elif kind in ("finished", "error", "terminated"):
             self.ended.setdefault(event["rank"], event)
         elif kind == "lost" or (kind == "done" and event["code"]):
@@ -184,8 +161,7 @@ class Monitor:
             if self.link:
                 self.link.tell(stop=True)
         elif kind == "stage":
-            stage = event["what"]
-            self.bar.set_postfix_str(tr(stage))
+            self.bar.set_postfix_str(tr(event["what"]))
         elif kind == "training":
             self.bar.reset(total=event["steps"])
             self.bar.set_postfix_str("", refresh=False)
@@ -218,7 +194,11 @@ class Monitor:
         if event := errors.get("user"):
             raise CourseError(event["message"])
         if event := errors.get("memory"):
-            raise CourseError(self._memory_line(event))
+            raise CourseError(
+                f"out of memory on rank {event['rank']} at step {self.reached}: "
+                f"{planner.advice(self.task.settings, self.nodes.ranks)} (another number of GPUs may continue this "
+                f"run; for another stage, start a new run in another engine.output_dir); {self._how_on()}"
+            )
         # The ranks of nodes other than a failed one were killed.
         silent = [r for r in ranks if r not in self.ended and self.failed in ("", self.nodes.of(r))]
         crashed = errors.get("crash") or (None if silent else errors.get("lost"))
@@ -239,7 +219,8 @@ class Monitor:
     def _name(self, *ranks: int) -> str:
         """Return the numbers of ranks, and their nodes if there are several."""
         numbers = f"rank {', '.join(map(str, ranks))}"
-        return f"{numbers} on {', '.join(dict.fromkeys(map(self.nodes.of, ranks)))}" if self.nodes.several else numbers
+        names = ", ".join(dict.fromkeys(map(self.nodes.of, ranks)))
+        return f"{numbers} on {names}" if len(self.nodes.slots) > 1 else numbers
 
     def _how_on(self) -> str:
         whole = checkpoint.whole_checkpoints(self.folder)
@@ -249,10 +230,3 @@ class Monitor:
     def _last_output(self) -> str:
         lines = (self.folder / "output.txt").read_text(encoding="utf8", errors="replace").split("\n")
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no output")
-
-    def _memory_line(self, event: dict[str, Any]) -> str:
-        return (
-            f"out of memory on rank {event['rank']} at step {self.reached}: {self.task.memory_help(self.nodes.ranks)} "
-            "(another number of GPUs may continue this run; for another stage, start a new run in another "
-            f"engine.output_dir); {self._how_on()}"
-        )

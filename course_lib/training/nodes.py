@@ -9,7 +9,6 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 from course_lib.errors import UsageError
@@ -44,14 +43,9 @@ class Nodes:
         return list(self.slots)
 
     @property
-    def several(self) -> bool:
-        """Whether there is more than one node."""
-        return len(self.slots) > 1
-
-    @property
     def by_ssh(self) -> bool:
         """Whether DeepSpeed starts ranks on other machines by ssh. It does not for a single node."""
-        return self.rank is None and self.several
+        return self.rank is None and len(self.slots) > 1
 
     @property
     def name(self) -> str:
@@ -60,16 +54,13 @@ class Nodes:
 
     def of(self, rank: int) -> str:
         """Return the name of the node that has a rank."""
-        ends = accumulate(self.slots.values())
-        return next(name for name, end in zip(self.slots, ends, strict=True) if rank < end)
+        return [name for name, ranks in self.slots.items() for _ in range(ranks)][rank]
 
 
 def find(settings: RunConfig, environment: Mapping[str, str] = os.environ) -> Nodes:
-    """Return the nodes of a run. Raises UsageError if the settings and this machine do not allow them.
-
-    A Slurm step of several nodes is found by its SLURM_STEP_* variables, which only `srun` sets.
-    """
+    """Return the nodes of a run. Raises UsageError if the settings and this machine do not allow them."""
     launch = settings.launch
+    # Only `srun` sets the variables SLURM_STEP_*.
     under_slurm = int(environment.get("SLURM_STEP_NUM_NODES", "1")) > 1
     if under_slurm or launch.no_ssh:
         # Before torch is imported: it would print lines for each attempt to reach the first node (link.py).
@@ -86,7 +77,12 @@ def find(settings: RunConfig, environment: Mapping[str, str] = os.environ) -> No
         if launch.node_rank >= len(slots):
             raise UsageError(f"launch.node_rank: {launch.node_rank} is not allowed: allowed are {allowed}")
         return Nodes(slots, launch.node_rank, (launch.master_addr, launch.master_port or PORT))
-    ranks = _ranks_here(settings)
+    wanted, present = launch.ranks, gpus(settings)
+    if wanted and present and wanted > present:
+        raise UsageError(
+            f"launch.ranks: {wanted} is not allowed; GPUs on this machine: {present}; CPU ranks: launch.device=cpu"
+        )
+    ranks = wanted or max(present, 1)
     return _of_slurm(settings, ranks, environment) if under_slurm else Nodes({HERE: ranks})
 
 
@@ -99,46 +95,28 @@ def gpus(settings: RunConfig) -> int:
     return torch.cuda.device_count()
 
 
-def _ranks_here(settings: RunConfig) -> int:
-    """Return the number of ranks on this node. Raises UsageError if launch.ranks exceeds the number of GPUs."""
-    wanted, present = settings.launch.ranks, gpus(settings)
-    if wanted and present and wanted > present:
-        raise UsageError(
-            f"launch.ranks: {wanted} is not allowed; GPUs on this machine: {present}; CPU ranks: launch.device=cpu"
-        )
-    return wanted or max(present, 1)
-
-
 def read_hostfile(path: Path) -> dict[str, int]:
-    """Return the number of ranks per node from a DeepSpeed hostfile.
-
-    Raises UsageError if the file is unreadable, names no nodes, or a line is not `name slots=N` with a new name.
-    """
+    """Return the number of ranks per node from a DeepSpeed hostfile, whose lines are `name slots=N`."""
     slots: dict[str, int] = {}
     try:
         lines = path.read_text(encoding="utf8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"launch.hostfile: {path}: not readable: {error}") from None
     for number, text in enumerate(lines, 1):
-        if not (content := text.split("#")[0].strip()):
-            continue
-        line = HOST.fullmatch(content)
-        if not line or line[1] in slots:
-            raise UsageError(
-                f"launch.hostfile: {path}, line {number}: {text!r} is not allowed: expected `name slots=8`, once"
-            )
-        slots[line[1]] = int(line[2])
+        if content := text.split("#")[0].strip():
+            line = HOST.fullmatch(content)
+            if not line or line[1] in slots:
+                raise UsageError(
+                    f"launch.hostfile: {path}, line {number}: {text!r} is not allowed: expected `name slots=8`, once"
+                )
+            slots[line[1]] = int(line[2])
     if not slots:
         raise UsageError(f"launch.hostfile: {path}: names no nodes; expected lines `name slots=8`")
     return slots
 
 
 def _of_slurm(settings: RunConfig, ranks: int, environment: Mapping[str, str]) -> Nodes:
-    """Return the nodes of the Slurm step that this process belongs to.
-
-    Slurm has no variable with a free port, so the port comes from the ids of the job and its step, as in Lightning
-    (github.com/Lightning-AI/pytorch-lightning, plugins/environments/slurm.py); launch.master_port overrides it.
-    """
+    """Return the nodes of the Slurm step that this process belongs to."""
     number, tasks = (int(environment[f"SLURM_STEP_NUM_{what}"]) for what in ("NODES", "TASKS"))
     if tasks != number:
         raise UsageError(
@@ -148,6 +126,7 @@ def _of_slurm(settings: RunConfig, ranks: int, environment: Mapping[str, str]) -
     names = _ask("scontrol", "show", "hostnames", environment["SLURM_STEP_NODELIST"]).split()
     # The address that Slurm itself uses: the node's name need not be known to DNS.
     address = settings.launch.master_addr or _ask("sinfo", "-h", "-N", "-n", names[0], "-o", "%o").split()[0]
+    # As in Lightning (github.com/Lightning-AI/pytorch-lightning, plugins/environments/slurm.py).
     ids = int(environment["SLURM_JOB_ID"]) + int(environment["SLURM_STEP_ID"])
     port = settings.launch.master_port or 15000 + ids % 10000
     return Nodes(dict.fromkeys(names, ranks), int(environment["SLURM_NODEID"]), (address, port))

@@ -1,7 +1,6 @@
 """The memory planner: compares ZeRO stages and recomputation choices, and suggests changes that reduce memory use.
 
-All memory figures come from memory.py. GB means 1e9 bytes, also for GPU memory sizes, although most GPUs have slightly
-more memory than their nominal size.
+All memory figures come from memory.py. GB means 1e9 bytes, also for GPUs, most of which have slightly more memory.
 """
 
 from dataclasses import dataclass, replace
@@ -59,9 +58,8 @@ def what_fits(settings: Any, ranks: int | None = None) -> list[Fit]:
 def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tuple[str, int]]:
     """Return changes that reduce memory use, as pairs (settings to change, resulting peak memory [bytes]).
 
-    Each change is made in addition to the previous ones. The number of samples per step stays the same unless GPUs are
-    added. If changes of one kind make the run fit into `room` bytes, the mildest of them is taken and the list ends.
-    Otherwise, the one that saves the most is taken.
+    Each change is made in addition to the previous ones. The list ends with the mildest change of a kind that makes the
+    run fit into `room` bytes; before it, it has those that save the most. Only GPUs add samples to a step.
     """
     current = plan(settings, ranks)
     changes: list[tuple[str, int]] = []
@@ -70,21 +68,38 @@ def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tupl
     while True:
         before = len(changes)
         for kind in KINDS:
-            tried = [_choice(current, *change) for change in _changes(kind, current, most)]
-            tried = [(name, each) for name, each in tried if each.total < 0.99 * current.total]
-            fitting = [(name, each) for name, each in tried if each.total <= room]
+            tried = []
+            for values, number in _changes(kind, current, most):
+                # in the format that `--set` accepts
+                change = " ".join(f"{key}={str(value).lower()}" for key, value in values.items())
+                if number != current.ranks:
+                    change = tr("{change} on {ranks} GPUs", change=change, ranks=number)
+                tried.append((change, plan(_with(current.settings, values), number)))
+            tried = [(change, each) for change, each in tried if each.total < 0.99 * current.total]
+            fitting = [(change, each) for change, each in tried if each.total <= room]
             if tried:
-                name, current = fitting[0] if fitting else min(tried, key=lambda pair: pair[1].total)
-                changes.append((name, current.total))
+                change, current = fitting[0] if fitting else min(tried, key=lambda pair: pair[1].total)
+                changes.append((change, current.total))
             if fitting:
                 return changes
         if len(changes) == before:
             return changes
 
 
+def advice(settings: Any, ranks: int) -> str:
+    """Return the memory that a run needs and the settings that need less, as text for an error message."""
+    options = "; ".join(f"{change} → {total / GB:.1f} GB" for change, total in smaller(settings, ranks))
+    total = plan(settings, ranks).total / GB
+    return f"the planner expects {total:.1f} GB per rank; to save memory: {options or 'a smaller model'}"
+
+
 def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
     """Return the content of `table` as JSON values, with memory in bytes."""
     chosen, model = plan(settings, ranks), settings.sizes()
+    cards = []
+    for fit in what_fits(settings, ranks):
+        changes = [{"set": change, "total": total} for change, total in fit.changes]
+        cards.append({"gb": fit.card, "fits": fit.fits, "changes": changes})
     return {
         "parameters": model.parameters,
         "frozen": sum(model.frozen),
@@ -92,46 +107,36 @@ def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
         "ranks": chosen.ranks,
         "chosen": _row(chosen),
         "grid": [_row(each) for each in grid(settings, ranks)],
-        "cards": [
-            {
-                "gb": fit.card,
-                "fits": fit.fits,
-                "changes": [{"set": what, "total": total} for what, total in fit.changes],
-            }
-            for fit in what_fits(settings, ranks)
-        ],
+        "cards": cards,
     }
 
 
 def table(settings: Any, ranks: int | None = None) -> str:
     """Format the plans as a text table: one line per ZeRO stage and recompute choice, then one per GPU memory size."""
     chosen, model = plan(settings, ranks), settings.sizes()
-    if model.frozen:
-        trained, frozen = model.parameters - sum(model.frozen), sum(model.frozen)
-        sizes = {"number": model.parameters, "trained": trained, "frozen": frozen}
+    number, frozen = model.parameters, sum(model.frozen)
+    parameters = tr("{number:,} parameters", number=number)
+    if frozen:
+        sizes = {"number": number, "trained": number - frozen, "frozen": frozen}
         parameters = tr("{number:,} parameters ({trained:,} trained, {frozen:,} frozen)", **sizes)
-    else:
-        parameters = tr("{number:,} parameters", number=model.parameters)
+    run = {
+        "parameters": parameters,
+        "gpus": tr("{number} GPUs", number=chosen.ranks) if chosen.ranks > 1 else tr("1 GPU"),
+        "dtype": settings.precision.dtype,
+        "micro": settings.batch.micro_size,
+        "length": model.length,
+        "attention": settings.model.attention,
+    }
+    names = (*chosen.parts, mark("total"), mark("host"))
     lines = [
-        tr(
-            "{parameters}, {gpus}, {dtype}, micro batch {micro} × {length} tokens, {attention} attention",
-            parameters=parameters,
-            gpus=tr("{number} GPUs", number=chosen.ranks) if chosen.ranks > 1 else tr("1 GPU"),
-            dtype=settings.precision.dtype,
-            micro=settings.batch.micro_size,
-            length=model.length,
-            attention=settings.model.attention,
-        ),
+        tr("{parameters}, {gpus}, {dtype}, micro batch {micro} × {length} tokens, {attention} attention", **run),
         tr("GB (1e9 bytes) per GPU; host: host memory per GPU; >: the run with its own settings"),
-        "  ZeRO recompute" + "".join(padded(tr(name), ">12") for name in (*chosen.parts, mark("total"), mark("host"))),
+        "  ZeRO recompute" + "".join(padded(tr(name), ">12") for name in names),
     ]
     for each in grid(settings, ranks):
-        columns = (*each.parts.values(), each.total, each.host)
         own = ">" if each.settings == settings else " "
-        lines.append(
-            f"{own} {each.settings.zero.stage:<4} {each.settings.model.recompute:9}"
-            + "".join(f"{size / GB:12.2f}" for size in columns)
-        )
+        columns = "".join(f"{size / GB:12.2f}" for size in (*each.parts.values(), each.total, each.host))
+        lines.append(f"{own} {each.settings.zero.stage:<4} {each.settings.model.recompute:9}{columns}")
     return "\n".join([*lines, *map(str, what_fits(settings, ranks))])
 
 
@@ -153,13 +158,6 @@ def _with(settings: Any, changes: dict[str, Any]) -> Any:
             values |= {"offload_optimizer": settings.zero.offload_optimizer and value > 0}
         settings = replace(settings, **{section: replace(getattr(settings, section), **values)})
     return settings
-
-
-def _choice(current: Plan, changes: dict[str, Any], ranks: int) -> tuple[str, Plan]:
-    """Return a change as text in the format that `--set` accepts, and the resulting plan."""
-    change = " ".join(f"{key}={str(value).lower()}" for key, value in changes.items())
-    name = tr("{change} on {ranks} GPUs", change=change, ranks=ranks) if ranks != current.ranks else change
-    return name, plan(_with(current.settings, changes), ranks)
 
 
 def _changes(kind: str, current: Plan, most: int) -> list[tuple[dict[str, Any], int]]:

@@ -1,7 +1,4 @@
-"""The training loop by itself: in this process, on one device, without DeepSpeed and checkpoints.
-
-Optimizer, learning-rate schedule and clipping are those of a run (trainer.py).
-"""
+"""The training loop of trainer.py by itself: in this process, on one device, without DeepSpeed and checkpoints."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -23,12 +20,7 @@ def train(
 ) -> list[float]:
     """Train the parameters that require gradients with AdamW, and return the loss at each step.
 
-    Args:
-        model: the model, on its device.
-        loss: returns the mean loss of a micro-batch, a tensor with one element.
-        batches: the micro-batches of each step, for at least `steps` steps.
-        settings: AdamW, learning-rate schedule and clipping.
-        steps: number of optimizer steps.
+    `loss` returns the mean loss of a micro-batch, a tensor with one element; `batches` yields those of each step.
     """
     betas = settings.beta1, settings.beta2
     optimizer = torch.optim.AdamW(parameter_groups(model, settings.weight_decay), betas=betas, eps=settings.epsilon)

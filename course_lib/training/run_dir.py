@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_other
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
@@ -89,35 +89,34 @@ def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[
         _require_same(task, earlier, resolved.batch, facts)
         ranks, saved_by = resolved.batch.total // resolved.batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
-            on_message(
-                tr(
-                    "{checkpoint}: number of ranks {before} → {ranks}, with the same batches; dropout masks and the "
-                    "order of sums differ",
-                    checkpoint=whole[0].name,
-                    before=saved_by,
-                    ranks=ranks,
-                )
+            differ = mark(
+                "{checkpoint}: number of ranks {before} → {ranks}, with the same batches; dropout masks and the "
+                "order of sums differ"
             )
+            on_message(tr(differ, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
         if task.train_length(earlier) != task.train_length(settings):
-            on_message(
-                tr(
-                    "the training length was changed: from here on, "
-                    "learning rate and sample order follow the new length"
-                )
+            longer = mark(
+                "the training length was changed: from here on, learning rate and sample order follow the new length"
             )
+            on_message(tr(longer))
         log.keep_until(folder, start_step)
     else:
         # Discard the log of an earlier attempt that saved no checkpoint.
         (folder / log.FILE).unlink(missing_ok=True)
         if resume:
             on_message(tr("nothing to resume in {folder}: training from the start", folder=folder))
-    # Write config.yaml first, because it marks the folder as a run.
-    _write(folder / CONFIG, config.to_yaml(settings).encode())
-    # The token distinguishes this folder from one on another node that the same command has filled.
-    values = asdict(resolved) | {"token": token_hex(8)}
-    _write(folder / RESOLVED, orjson.dumps(values, option=orjson.OPT_INDENT_2))
-    _write(folder / DEEPSPEED, orjson.dumps(deepspeed_json(settings, resolved.batch), option=orjson.OPT_INDENT_2))
-    _write(folder / DATA, orjson.dumps(facts, option=orjson.OPT_INDENT_2))
+    contents = {
+        # The first file marks the folder as a run.
+        CONFIG: config.to_yaml(settings),
+        # The token distinguishes this folder from one on another node that the same command has filled.
+        RESOLVED: asdict(resolved) | {"token": token_hex(8)},
+        DEEPSPEED: deepspeed_json(settings, resolved.batch),
+        DATA: facts,
+    }
+    for name, content in contents.items():
+        with atomic_write(folder / name) as file:
+            text = isinstance(content, str)
+            file.write(content.encode() if text else orjson.dumps(content, option=orjson.OPT_INDENT_2))
     if not whole:
         with atomic_folder(folder / "tokenizer", ours=True) as copy:
             task.copy_tokenizer(copy)
@@ -140,21 +139,12 @@ def export_folder(run: Path, target: Path) -> Iterator[Path]:
         yield folder
 
 
-def _write(path: Path, content: bytes) -> None:
-    with atomic_write(path) as file:
-        file.write(content)
-
-
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
-    """Raise UsageError if the settings, the global batch or the data make a resumed run another run.
-
-    `earlier` are the settings in the folder; `batch` and `facts` are those of the new run.
-    """
+    """Raise UsageError if the `earlier` settings, the batch or the data in the folder are those of another run."""
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
-    before = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
-    old |= {"batch.global_size": before}
-    new |= {"batch.global_size": batch.total}
+    old["batch.global_size"] = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
+    new["batch.global_size"] = batch.total
     for key, value in new.items():
         if value != old[key]:
             raise UsageError(

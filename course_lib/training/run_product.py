@@ -1,17 +1,13 @@
-"""Products that are built by a training run.
-
-Run folders are kept next to the products. An interrupted run can therefore continue, and no checkpoint is lost when a
-setting changes.
-"""
+"""Products that are built by a training run, which can continue: run folders are kept next to the products."""
 
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from course_lib import paths
+from course_lib import files, paths
 from course_lib.settings import config, profiles
 from course_lib.training import log
 from course_lib.training.launch import train
@@ -32,7 +28,10 @@ def fill(
     Other settings or inputs give another run beside the earlier ones, in `runs_folder(runs)`. `export` writes the
     trained model into `folder` and returns counts to add; `keep` names run files to copy.
     """
-    engine = replace(task.settings.engine, output_dir=runs_folder(runs) / _digest(task))
+    digest = sha256(repr(task.settings.content()).encode())
+    for path in task.files():
+        digest.update(bytes.fromhex(files.sha256(path)))
+    engine = replace(task.settings.engine, output_dir=runs_folder(runs) / digest.hexdigest()[:12])
     run = train(type(task)(replace(task.settings, engine=engine)), resume=True, on_message=lambda _: None)
     counts = {"steps": run.steps} | export(run.folder)
     for name in keep:
@@ -47,12 +46,3 @@ def runs_folder(name: str) -> Path:
     if kept and kept.parent.is_dir():
         return kept / profiles.name() / name
     return paths.root() / name
-
-
-def _digest(task: Task) -> str:
-    """Return a hash of the settings and input files for a run."""
-    digest = sha256(repr(task.settings.content()).encode())
-    for path in task.files():
-        with open(path, "rb") as file:
-            digest.update(file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:12]

@@ -32,11 +32,9 @@ exit "$code"
 def script(
     launch: LaunchConfig, words: Sequence[str], file: Path, overrides: Sequence[str] | None, output: Path | None
 ) -> str:
-    """Return a script for `sbatch` that runs a training command until its last step.
+    """Return a script for `sbatch` that runs a training command until its last step, in several jobs if necessary.
 
-    Before the time limit, Slurm sends SIGUSR1 to the run, which saves a checkpoint and ends; the script then puts the
-    job back into the queue, and `--resume` continues the run. Slurm itself requeues a job that has lost a node.
-    `words`, `file`, `overrides` and `output` are those of the command.
+    Slurm itself requeues a job that has lost a node. `words`, `file`, `overrides` and `output` are the command's.
     """
     slurm = launch.slurm
     if launch.ranks is None:
@@ -44,10 +42,8 @@ def script(
     if launch.hostfile:
         raise UsageError(f"launch.hostfile: {launch.hostfile} is not allowed: Slurm names the nodes; unset it")
     command = [sys.executable, "-m", "course_lib.cli", *words, "-c", str(profiles.find(file).absolute())]
-    for override in overrides or ():
-        command += ["--set", override]
-    if output:
-        command += ["-o", str(output)]
+    command += [word for override in overrides or () for word in ("--set", override)]
+    command += ["-o", str(output)] if output else []
     options = {
         "job-name": "-".join((*words, file.stem)),
         "partition": slurm.partition,

@@ -255,11 +255,8 @@ class RunConfig:
         """Return the settings that affect what a run learns, as plain values: all except those in `places`."""
         values = to_dict(self)
         for key in self.places:
-            *sections, last = key.split(".")
-            inner = values
-            for section in sections:
-                inner = inner[section]
-            del inner[last]
+            section, _, last = key.rpartition(".")
+            del (values[section] if section else values)[last]
         return values
 
     def sizes(self) -> Sizes:

@@ -17,11 +17,7 @@ PAUSE = 0.5
 
 
 def build_root() -> Path:
-    """Return the folder for compiled extensions: TORCH_EXTENSIONS_DIR if set, or one for this environment and machine.
-
-    If two Python environments shared a folder, each would recompile what the other had compiled. Nodes that share a
-    home may have different processors, and cannot see which lock files the other nodes hold.
-    """
+    """Return the folder for compiled extensions: TORCH_EXTENSIONS_DIR, or one for this environment and machine."""
     if given := os.environ.get("TORCH_EXTENSIONS_DIR"):
         return Path(given)
     # torch has a function for its extension folder, but importing torch takes more than a second.
@@ -31,20 +27,14 @@ def build_root() -> Path:
 
 
 def build_environment() -> dict[str, str]:
-    """Return the environment variables with which this machine compiles DeepSpeed's extensions.
-
-    The ninja from this Python environment must come first. With another one, DeepSpeed would recompile its extensions.
-    """
+    """Return the environment variables with which this machine compiles DeepSpeed's extensions."""
+    # With another ninja than that of this Python environment, DeepSpeed would recompile its extensions.
     path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
     return {"PATH": path, "TORCH_EXTENSIONS_DIR": str(build_root())}
 
 
 def remove_stale_locks() -> None:
-    """Remove lock files for compiled torch extensions that no process holds.
-
-    torch.utils.file_baton keeps its lock file open while it holds the lock, so the owner is visible in /proc. Without
-    /proc, nothing is removed.
-    """
+    """Remove lock files for compiled torch extensions that no process has open, as their holder does (/proc)."""
     # A process that releases its lock closes the file before it removes the file: look twice.
     if unheld := _unheld_locks():
         time.sleep(PAUSE)
@@ -71,11 +61,11 @@ def _unheld_locks() -> set[tuple[Path, int]]:
 def unlink_shared_buffer() -> None:
     """Unlink this rank's shared-memory buffer (69 MB), so that the system frees it when the last rank exits.
 
-    Every rank must call this function after deepspeed.init_distributed(), when all ranks have mapped the buffer. Its
-    name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.
+    Every rank must call this function after deepspeed.init_distributed().
     """
     import torch.distributed
 
+    # Now all ranks have mapped the buffer, whose name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.
     torch.distributed.barrier()
     env = os.environ
     name = f"deepspeed_allreduce_buffer_{os.getuid()}_{env['MASTER_ADDR']}_{env['MASTER_PORT']}_{env['RANK']}"

@@ -1,7 +1,4 @@
-"""A request to a rank to save a checkpoint after the current step and stop: the signal SIGUSR1.
-
-monitor.py sends it to the ranks on its machine when a run is interrupted. Slurm sends it to all ranks with `--signal`.
-"""
+"""A request to a rank, by monitor.py or Slurm, to save a checkpoint after the current step and stop: SIGUSR1."""
 
 import signal
 import threading
@@ -13,7 +10,7 @@ _received = threading.Event()
 
 
 def listen() -> None:
-    """Record the signal from now on, instead of ending the process. Call this function in the main thread."""
+    """Record the signal from now on, instead of ending the process."""
     signal.signal(SIGNAL, lambda *_: _received.set())
     # Restart system calls that the signal interrupts, such as those of a collective operation.
     signal.siginterrupt(SIGNAL, False)
@@ -22,10 +19,7 @@ def listen() -> None:
 
 
 def agreed(device: object) -> bool:
-    """Return whether any rank has received the request. Every rank must call this function after the same step.
-
-    All ranks must save the same step, but the signal reaches them at different times, so they sum one number per step.
-    """
+    """Return whether any rank has received the request: all must save the same step. All call this after a step."""
     import torch
     import torch.distributed as dist
 

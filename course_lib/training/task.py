@@ -114,13 +114,3 @@ class Task(ABC):
 
     # whether checkpoints hold the weights in the format of transformers, beside DeepSpeed's files
     saves_weights: ClassVar[bool] = True
-
-    def memory_help(self, ranks: int) -> str:
-        """Return the memory that the planner expects and the settings that need less, as text for an error message."""
-        from course_lib.training import planner
-
-        plan = planner.plan(self.settings, ranks)
-        changes = planner.smaller(self.settings, ranks)
-        options = "; ".join(f"{change} → {total / 1e9:.1f} GB" for change, total in changes)
-        options = options or "a smaller model"
-        return f"the planner expects {plan.total / 1e9:.1f} GB per rank; to save memory: {options}"

@@ -1,7 +1,6 @@
 """A Hugging Face Trainer subclass with the course's sample order, learning-rate schedule, log and checkpoints.
 
-A task, such as the one in pretrain/gpt2.py, defines the model, the samples and the loss. deepspeed_config.py defines
-what DeepSpeed shards, and worker.py starts a rank.
+A task, such as the one in pretrain/gpt2.py, defines the model, the samples and the loss.
 """
 
 import os
@@ -49,42 +48,39 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         self.last_step, self.folder = steps, settings.engine.output_dir
         arguments = training_arguments(settings, batch, steps, task.reader_workers())
         init_distributed(arguments)
-        model, sets = task.model(), task.samples(steps * batch.total)
-        engine = settings.engine
+        model, self.sets, engine = task.model(), task.samples(steps * batch.total), settings.engine
         # samples that all ranks together process at a time
         together = batch.total // batch.accumulation
-        held_out = first(sets.validation, engine.eval_iters * batch.total, together)
+        held_out = first(self.sets.validation, engine.eval_iters * batch.total, together)
         if held_out is None:
             arguments.eval_strategy = IntervalStrategy.NO
         super().__init__(
             model=model,
             args=arguments,
-            train_dataset=first(sets.train, self.last_step * batch.total),
+            train_dataset=first(self.sets.train, steps * batch.total),
             eval_dataset=held_out,
-            data_collator=sets.collate,
+            data_collator=self.sets.collate,
             callbacks=[_Steps(self)],
         )
         self.remove_callback(PrinterCallback)
         iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
-        self.test_dataset = first(sets.test, iterations * batch.total, together)
-        self.samples_per_epoch = sets.samples_per_epoch
-        ranks = batch.total // batch.local
-        peak = peak_flops(engine.peak_tflops)
-        self.meter = log.Meter(log.Scale(batch.total * sets.tokens_per_sample, ranks, sets.flops_per_token, peak))
-        # sum of this rank's losses since the last log entry, recorded after each step in the interval
+        self.test_dataset = first(self.sets.test, iterations * batch.total, together)
+        self.meter = log.Meter(
+            tokens_per_step=batch.total * self.sets.tokens_per_sample,
+            ranks=batch.total // batch.local,
+            flops_per_token=self.sets.flops_per_token,
+            peak_flops=peak_flops(engine.peak_tflops),
+        )
+        # for each step since the last log entry: the sum of this rank's losses, and the gradient norm before clipping
         self.loss_sums: list[torch.Tensor] = []
-        # gradient norm of each step in the interval, before clipping
         self.norms: list[float] = []
-        # digests of the frozen parameters, once the weights have their final device and dtype
+        # digests of the frozen parameters
         self.frozen: dict[str, int] = {}
         # whether training ended early because of a request
         self.stopped = False
 
     def run_to_end(self, latest: Path | None) -> None:
-        """Train to the last step from the checkpoint `latest`, or from the beginning, and evaluate the test set.
-
-        If this process is asked to stop (see stop_request.py), save a checkpoint after the current step and return.
-        """
+        """Train from the checkpoint `latest`, or the beginning, to the last step, or until asked to stop."""
         self.task.before_training(self.model, self.args.device, resumed=latest is not None)
         try:
             self.train(resume_from_checkpoint=str(latest) if latest else None)
@@ -95,7 +91,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             self.evaluate_on(self.test_dataset, "test")
 
     def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
-        """Return the loss for a held-out batch in the format that the Trainer expects: (loss, None, None)."""
+        """Return the loss for a held-out batch as the Trainer expects it: (loss, None, None)."""
         with torch.no_grad():
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
@@ -103,13 +99,6 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         """Return the task's loss."""
         loss: torch.Tensor = self.task.loss(model, inputs)
         return loss
-
-    def on_weights_ready(self) -> None:
-        """Take digests of the frozen parameters, once the weights have their final device and dtype."""
-        self.frozen = digests(self.model)
-        if not self.task.saves_frozen:
-            engine = self.model_wrapped
-            engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the weights as the base class does, if the task wants that."""
@@ -124,10 +113,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         super()._save(output_dir, weights)
 
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
-        """Return AdamW for the trained parameters, in two groups: with and without weight decay.
-
-        With offload, Accelerate uses DeepSpeed's CPU AdamW instead.
-        """
+        """Return AdamW for the trained parameters; with offload, Accelerate uses DeepSpeed's CPU AdamW instead."""
         if self.optimizer is None:
             wanted = self.settings.optimizer
             groups = parameter_groups(model or self.model, wanted.weight_decay)
@@ -179,20 +165,18 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         """Write one entry to the run log per interval. Other values of the Trainer go only to the trackers."""
         if "loss" in logs and "learning_rate" in logs:
             self._require_finite(logs["loss"])
-            epoch = self.state.global_step * self.batch.total / self.samples_per_epoch
+            epoch = self.state.global_step * self.batch.total / self.sets.samples_per_epoch
             logs |= self._highest() | self.meter.read(self.state.global_step) | {"memory": peak_memory()}
-            logs |= scaling(self.model_wrapped, self.settings)
+            if self.settings.precision.dtype == "fp16":
+                engine = self.model_wrapped
+                logs |= {"loss_scale": float(engine.optimizer.loss_scale), "skipped_steps": int(engine.skipped_steps)}
             super().log(logs, start_time)
-            self._say({"kind": "train", "step": self.state.global_step} | logs | {"epoch": epoch})
+            self._say("train", **logs | {"epoch": epoch})
         else:
             super().log(logs, start_time)
 
     def _highest(self) -> dict[str, float]:
-        """Return the largest loss and the largest gradient norm of a single step since the last log entry.
-
-        A mean, or the value from the last step, would hide a spike. The loss of a step is the mean over all ranks,
-        which exchange their losses once per log entry.
-        """
+        """Return the largest loss (a mean over all ranks) and gradient norm of a step since the last log entry."""
         losses = torch.stack(self.loss_sums).diff(prepend=torch.zeros_like(self.loss_sums[0])[None])
         mean = nested_gather(losses, self.args.parallel_mode).view(-1, len(losses)).mean(0)
         # In fp16, a step whose gradients overflow is skipped, so its norm does not count.
@@ -210,17 +194,16 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         """Return the mean loss on a held-out set [nats], and log it as `kind`; the log's clock is stopped."""
         with self.meter.stopped():
             started = perf_counter()
-            metrics: dict[str, float] = super().evaluate(part, metric_key_prefix=kind)
-            loss = metrics[f"{kind}_loss"]
-            seconds = perf_counter() - started
-            self._say({"kind": kind, "step": self.state.global_step, "loss": loss, "seconds": seconds})
+            loss = float(super().evaluate(part, metric_key_prefix=kind)[f"{kind}_loss"])
+            self._say(kind, loss=loss, seconds=perf_counter() - started)
         return loss
 
     def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
         return {"eval_loss": self.evaluate_on(self.eval_dataset, "eval")}
 
-    def _say(self, entry: dict[str, Any]) -> None:
+    def _say(self, kind: str, **values: Any) -> None:
         if self.is_world_process_zero():
+            entry = {"kind": kind, "step": self.state.global_step} | values
             log.append(self.folder, entry)
             emit("log", entry=entry)
 
@@ -228,19 +211,14 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         """Raise CourseError if the loss, a mean over all ranks, is not finite."""
         if not np.isfinite(loss):
             whole = checkpoint.whole_checkpoints(self.folder)
-            problem = f"the loss is {loss} at step {self.state.global_step}"
-            if whole:
-                problem = f"{problem}; the last complete checkpoint is {whole[0].name}"
+            last = f"; the last complete checkpoint is {whole[0].name}" if whole else ""
             raise CourseError(
-                f"{problem}: lower optimizer.lr.max, "
+                f"the loss is {loss} at step {self.state.global_step}{last}: lower optimizer.lr.max, "
                 "lengthen its warm-up, clip gradients (optimizer.grad_clip), or train in bf16 instead of fp16"
             )
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Save a checkpoint, mark it as complete, and then remove older ones.
-
-        With this order, at least the last complete checkpoint remains if the run is killed at any time.
-        """
+        """Save a checkpoint, mark it as complete, and then remove older ones: the run may be killed at any time."""
         require_unchanged(self.model, self.frozen)
         self._require_finite(float(nested_gather(self._tr_loss, self.args.parallel_mode).mean()))
         with self.meter.stopped():
@@ -254,15 +232,17 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """A callback that starts the clock, records the loss of each step, reports progress up to 5 times a second, and
-    ends training early on request (see stop_request.py).
-    """
+    """A callback that records the loss of each step, reports progress, and ends training on request."""
 
     def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.sent = trainer, 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.trainer.on_weights_ready()
+        # Only now have the weights their final device and dtype.
+        self.trainer.frozen = digests(self.trainer.model)
+        if not self.trainer.task.saves_frozen:
+            engine = self.trainer.model_wrapped
+            engine.save_checkpoint = partial(type(engine).save_checkpoint, engine, exclude_frozen_parameters=True)
         self.trainer.meter.restart(state.global_step)
         if state.is_world_process_zero:
             emit("training", step=state.global_step, steps=state.max_steps)
@@ -317,7 +297,6 @@ def training_arguments(
         bf16=precision.dtype == "bf16",
         fp16=precision.dtype == "fp16",
         logging_steps=engine.logging_freq,
-        # The first loss should be near ln(vocabulary size).
         logging_first_step=True,
         # A loss that is not finite must reach the log.
         logging_nan_inf_filter=False,
@@ -337,13 +316,6 @@ def training_arguments(
         report_to=list(engine.tracking) or "none",
         disable_tqdm=True,
     )
-
-
-def scaling(engine: Any, settings: RunConfig) -> dict[str, float]:
-    """Return the loss scale of a DeepSpeed engine and the steps it skipped so far; empty unless fp16."""
-    if settings.precision.dtype != "fp16":
-        return {}
-    return {"loss_scale": float(engine.optimizer.loss_scale), "skipped_steps": int(engine.skipped_steps)}
 
 
 def first(samples: Any, number: int, together: int = 1) -> Any:

@@ -1,8 +1,7 @@
 """The script for one rank, started by the DeepSpeed launcher: `worker.py TASK RUN DIGEST STEP`.
 
-TASK names a subclass of `Task` (`module:class`), and RUN is the run folder, which contains the settings. DIGEST is that
-of its files (run_dir.py), and STEP is the step to continue from, 0 for a new run. Unless a rank is killed, it reports
-how it ended as an event, so that monitor.py can describe what happened in one line.
+TASK names a subclass of `Task` (`module:class`), RUN is the run folder, DIGEST that of its files (run_dir.py), and STEP
+the step to continue from, 0 for a new run. Unless a rank is killed, it reports how it ended as an event.
 """
 
 import contextlib
@@ -12,13 +11,16 @@ import select
 import signal
 import sys
 import threading
+import time
 import traceback
 from importlib import import_module
 from pathlib import Path
 
+import orjson
+
 from course_lib.errors import CourseError
 from course_lib.language.words import mark
-from course_lib.training import node_check, stop_request
+from course_lib.training import checkpoint, run_dir, stop_request
 from course_lib.training.events import emit
 from course_lib.training.stale_locks import build_environment
 from course_lib.training.task import Task
@@ -26,6 +28,12 @@ from course_lib.training.task import Task
 # words in the error of a rank that has no memory, and of one whose peer has exited
 MEMORY = ("OutOfMemory", "out of memory", "can't allocate memory", "ALLOC_FAILED")
 LOST = ("Connection closed by peer", "Connection reset", "NCCL", "Gloo", "DistBackend", "Broken pipe")
+# time after which a node sees what another node has written, for NFS with its default acdirmax, and some more [s]
+VISIBLE = 90.0
+
+
+class NodeError(CourseError):
+    """Error for a node that does not fit the others. The message gets the node's name in front."""
 
 
 def main(task: str, run: Path, digest: str, start_step: int) -> None:
@@ -40,7 +48,7 @@ def main(task: str, run: Path, digest: str, start_step: int) -> None:
     stop_request.listen()
     emit("start", rank=rank, pid=os.getpid())
     try:
-        node_check.wait_for_folder(run, digest, start_step)
+        wait_for_folder(run, digest, start_step)
         emit("finished", rank=rank, stopped=_train(task, run, start_step))
         code = 0
     # The process that started the run has exited.
@@ -49,7 +57,9 @@ def main(task: str, run: Path, digest: str, start_step: int) -> None:
     # Any error must be reported before this rank exits.
     except BaseException as error:
         traceback.print_exc()
-        emit("error", rank=rank, why=_why(error), message=_message(error))
+        message = " ".join(str(error).split())[:400]
+        kind = "" if isinstance(error, CourseError) else f"{type(error).__name__}: "
+        emit("error", rank=rank, why=_why(error), message=kind + message)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
@@ -64,7 +74,7 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     _stage(mark("loading PyTorch, transformers and DeepSpeed"))
     from transformers.utils import logging
 
-    from course_lib.training import checkpoint, cpu_extension, run_dir
+    from course_lib.training import cpu_extension
     from course_lib.training.trainer import RunTrainer
 
     logging.set_verbosity_error()
@@ -72,8 +82,8 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     loaded: Task = getattr(import_module(module), name).read(run)
     # DeepSpeed's launcher numbers the nodes and their ranks.
     if os.environ.get("CROSS_RANK", "0") != "0" and os.environ.get("LOCAL_RANK") == "0":
-        node_check.same_inputs(loaded, run)
-        node_check.enough_gpus()
+        same_inputs(loaded, run)
+        enough_gpus()
     resolved = run_dir.resolved(run)
     compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled()
     compiling = mark("compiling DeepSpeed's extension, once, about a minute")
@@ -85,6 +95,50 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     return trainer.stopped
 
 
+def wait_for_folder(run: Path, digest: str, start_step: int) -> None:
+    """Return once this node sees the run folder as the launcher left it; raises NodeError after VISIBLE seconds."""
+    end = time.monotonic() + VISIBLE
+    while problem := _unseen(run, digest, start_step):
+        # A file system that is not shared shows nothing of the folder, or an older run in it.
+        if time.monotonic() > end or not run.is_dir():
+            raise NodeError(
+                f"{run}: {problem}; engine.output_dir must be on a file system that all nodes share, at the same path"
+            )
+        time.sleep(0.5)
+
+
+def _unseen(run: Path, digest: str, start_step: int) -> str:
+    try:
+        if run_dir.digest(run) != digest:
+            return "its files are not those of the first node"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    saved = checkpoint.at(run, start_step)
+    return f"{saved.name} is not complete" if start_step and not checkpoint.is_whole(saved) else ""
+
+
+def same_inputs(task: Task, run: Path) -> None:
+    """Raise NodeError if the inputs of the run that this node sees are not those of the first node."""
+    wanted = orjson.loads((run / run_dir.DATA).read_bytes())
+    try:
+        found = orjson.loads(orjson.dumps(task.fingerprint()))
+    except (OSError, CourseError) as error:
+        raise NodeError(f"{error}; the data must be at the same path on all nodes") from None
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            shown = ", ".join(value) if isinstance(value, dict) else value
+            raise NodeError(f"{key} ({shown}): not the same content as on the first node; copy the files again")
+
+
+def enough_gpus() -> None:
+    """Raise NodeError if this node has fewer GPUs than ranks."""
+    import torch
+
+    present, wanted = torch.cuda.device_count(), int(os.environ.get("LOCAL_SIZE", "1"))
+    if os.environ.get("DS_ACCELERATOR") != "cpu" and present < wanted:
+        raise NodeError(f"{present} GPUs for {wanted} ranks; correct its slots, or set launch.device=cpu for CPU ranks")
+
+
 def _stage(what: str) -> None:
     """Report what this process group does before the first step; rank 0 speaks for all."""
     if os.environ.get("RANK", "0") == "0":
@@ -94,7 +148,7 @@ def _stage(what: str) -> None:
 def _why(error: BaseException) -> str:
     """Classify an error: `node` (does not fit), `user` (clear message), `memory`, `lost` (another rank) or `crash`."""
     text = f"{type(error).__name__} {error}"
-    if isinstance(error, node_check.NodeError):
+    if isinstance(error, NodeError):
         return "node"
     if isinstance(error, CourseError):
         return "user"
@@ -103,17 +157,9 @@ def _why(error: BaseException) -> str:
     return "lost" if any(words in text for words in LOST) else "crash"
 
 
-def _message(error: BaseException) -> str:
-    first = " ".join(str(error).split())[:400]
-    return first if isinstance(error, CourseError) else f"{type(error).__name__}: {first}"
-
-
 def _tell_termination(rank: int) -> None:
-    """Make SIGTERM report an event and then exit.
-
-    The launcher sends SIGTERM to all ranks when one of them fails, so a rank without any event is the one that died. A
-    thread waits for the signal because the main thread may be in a collective operation that never ends.
-    """
+    """Make SIGTERM, which the launcher sends to all ranks when one of them fails, report an event and then exit."""
+    # A thread waits, because the main thread may be in a collective operation that never ends.
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
@@ -130,10 +176,7 @@ def _tell_termination(rank: int) -> None:
 
 
 def _end_with_reader() -> None:
-    """Exit when the process that reads the output of this rank has exited, also one on another machine.
-
-    A rank that waits for the others prints nothing, so it would not notice otherwise.
-    """
+    """Exit when the process that reads the output of this rank has exited, even if this rank prints nothing."""
     poll = select.poll()
     # Errors are always reported, and nothing else is asked for.
     poll.register(1, 0)

@@ -8,8 +8,7 @@ Nothing is asserted here; test_planner.py and tests/gptsan/test_memory.py compar
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import deepspeed
@@ -21,7 +20,7 @@ from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.training import stale_locks
 from course_lib.training.freezing import freeze
-from course_lib.training.parameter_groups import decays
+from course_lib.training.parameter_groups import parameter_groups
 
 CASES = ((0, "fp32"), (0, "bf16"), (1, "fp32"), (1, "bf16"), (2, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
 FROZEN_CASES = ((2, "bf16"), (3, "bf16"))
@@ -78,15 +77,8 @@ def gptsan(shape: dict[str, int]) -> tuple[Any, dict[str, torch.Tensor]]:
     return model, {"input_ids": tokens, "labels": tokens, "spout": torch.rand(1, config.d_spout)}
 
 
-def measure(
-    model: Any, inputs: dict[str, torch.Tensor], decayed: Callable[[str, torch.Tensor], bool], stage: int, dtype: str
-) -> dict[str, int]:
+def measure(model: Any, inputs: dict[str, torch.Tensor], stage: int, dtype: str) -> dict[str, int]:
     """Bytes of this rank's weights, gradients and optimizer states."""
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for name, p in named if decayed(name, p)], "weight_decay": 0.1},
-        {"params": [p for name, p in named if not decayed(name, p)], "weight_decay": 0.0},
-    ]
     settings = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 2,
@@ -96,7 +88,8 @@ def measure(
         },
         "bf16": {"enabled": dtype == "bf16"},
     }  # fmt: skip
-    engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(groups, lr=1e-3), config=settings)
+    optimizer = torch.optim.AdamW(parameter_groups(model, 0.1), lr=1e-3)
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
     found = {}
     for micro in range(2):
         engine.backward(engine(**inputs).loss)
@@ -114,21 +107,11 @@ def main() -> None:
     deepspeed.init_distributed("gloo")
     stale_locks.unlink_shared_buffer()
     wanted = json.loads(sys.argv[1])
-    cases: list[
-        tuple[
-            str, tuple[int, str], Callable[[], tuple[Any, dict[str, torch.Tensor]]], Callable[[str, torch.Tensor], bool]
-        ]
-    ]
     if isinstance(wanted, dict):
-        cases = [("gptsan", case, partial(gptsan, wanted), lambda name, _: decays(name)) for case in FROZEN_CASES]
+        rows = [["gptsan", *case, measure(*gptsan(wanted), *case)] for case in FROZEN_CASES]
     else:
         shapes = [ModelConfig(**shape) for shape in wanted]
-        cases = [
-            (shape.architecture, case, partial(gpt, shape), lambda _, parameter: parameter.ndim > 1)
-            for shape in shapes
-            for case in CASES
-        ]
-    rows = [[name, *case, measure(*build(), decayed, *case)] for name, case, build, decayed in cases]
+        rows = [[shape.architecture, *case, measure(*gpt(shape), *case)] for shape in shapes for case in CASES]
     print(f"\nMEASURED {json.dumps(rows)}", flush=True)
     deepspeed.comm.barrier()
     os._exit(0)  # threads of the backends may abort an ordinary end

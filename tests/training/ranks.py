@@ -11,7 +11,7 @@ import psutil
 import pytest
 from course_lib.settings import config
 from course_lib.training import launch as start
-from course_lib.training import log, stale_locks
+from course_lib.training import log, nodes, stale_locks
 from course_lib.training.settings import RunConfig
 from deepspeed.launcher import runner
 
@@ -21,7 +21,7 @@ from tests.waiting import LIMIT, until
 def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2) -> str:
     """What the ranks printed. The first run on a machine compiles for a minute."""
     options = ["--no_local_rank", "--master_port", str(start.free_port())]
-    command = [*start.one_node(ranks), *options, str(script), *arguments]
+    command = [*start.one_node({nodes.HERE: ranks}), *options, str(script), *arguments]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
     own = {
         "PATH": path,

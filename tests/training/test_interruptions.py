@@ -52,6 +52,11 @@ class Command:
         """Return what is on standard error once the command has ended."""
         return self.process.communicate(timeout=LIMIT)[1]
 
+    def saved(self) -> int:
+        """Return the step of the only checkpoint."""
+        (whole,) = checkpoint.whole_checkpoints(self.run)
+        return checkpoint.step_of(whole)
+
     def left(self) -> list[psutil.Process]:
         """Return the processes that outlive the command."""
         return [rank for rank in self.ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
@@ -99,19 +104,13 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Co
         command.process.communicate()
 
 
-def saved(command: Command) -> int:
-    """Return the step of the only checkpoint, which an interrupted run saved."""
-    (whole,) = checkpoint.whole_checkpoints(command.run)
-    return checkpoint.step_of(whole)
-
-
 def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(start: Callable[..., Command]) -> None:
     command = start("pretrain", "launch.ranks=2", "zero.stage=2")
     command.wait_for_step(3)
     command.process.send_signal(signal.SIGTERM)
     command.process.send_signal(signal.SIGTERM)  # as GNU timeout does
     said = command.end()
-    step = saved(command)
+    step = command.saved()
     assert step >= 3 and log.read(command.run)[-1]["step"] == step
     assert said.count("\n") == 1 and f"terminated at step {step} of 100000; --resume continues" in said
     assert (command.process.returncode, command.left()) == (143, [])
@@ -170,7 +169,7 @@ def test_a_reader_that_has_enough_ends_the_run_with_a_checkpoint(start: Callable
     command.process.stdout.close()
     command.process.stdout = None
     said = command.end()
-    step = saved(command)
+    step = command.saved()
     assert f"the reader of the output has ended, so the run stopped at step {step}" in said
     assert (said.count("\n"), command.process.returncode, command.left()) == (1, 141, [])
 
@@ -185,7 +184,7 @@ def test_a_closed_terminal_ends_the_run_with_a_checkpoint(start: Callable[..., C
     command.wait_for_step(3)
     os.close(command.terminal)
     assert command.process.wait(LIMIT) == 129
-    step = saved(command)
+    step = command.saved()
     # Nobody reads the terminal, so the message is in the file.
     assert f"hung up at step {step} of 100000; --resume continues" in (command.run / "output.txt").read_text()
     assert command.left() == []

@@ -15,7 +15,7 @@ class Clock:
 @pytest.mark.parametrize("interval", [1, 5])
 def test_costs_are_right_for_any_interval(interval):
     clock = Clock()
-    meter = log.Meter(log.Scale(tokens_per_step=100, ranks=2, flops_per_token=1000.0, peak_flops=1e6), clock)
+    meter = log.Meter(tokens_per_step=100, ranks=2, flops_per_token=1000.0, peak_flops=1e6, clock=clock)
     for step in range(1, 11):
         with meter.reading():
             clock.now += 0.25

@@ -58,8 +58,7 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
     )
     both = nodes.find(settings)
     assert (both.ranks, both.of(7), both.of(8), both.by_ssh) == (16, "worker-1", "worker-2", True)
-    port = launch._port(settings, both)
-    command = " ".join(launch.command(Gpt2(settings), both, launch.Start(200, "d1", port)))
+    command = " ".join(launch.command(Gpt2(settings), both, 200, "d1", 29500))
     options = "--master_addr 10.0.0.1 --master_port 29500 --no_local_rank"
     assert f"deepspeed.launcher.runner --hostfile {hosts} {options}" in command
     assert command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output d1 200")
@@ -68,7 +67,7 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
 
 def test_the_gpus_that_are_visible_are_taken(monkeypatch):
     def devices() -> dict[str, list[int | str]]:
-        return json.loads(base64.urlsafe_b64decode(launch.one_node(2)[-1]))
+        return json.loads(base64.urlsafe_b64decode(launch.one_node({HERE: 2})[-1]))
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5")
     assert devices() == {"localhost": [2, 3]}

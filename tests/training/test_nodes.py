@@ -11,7 +11,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
-from course_lib.training import events, launch, link, node_check, nodes, run_dir
+from course_lib.training import events, launch, link, nodes, run_dir, worker
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import CONFIG
 
@@ -36,7 +36,7 @@ def test_a_node_starts_as_deepspeeds_own_runner_would_start_it(hosts: Path, monk
     options = ["--no_ssh", "--node_rank", "1", "--master_addr", "127.0.0.1", "--master_port", "7", "--no_local_rank"]
     theirs = " ".join(command_of_runner(monkeypatch, "--hostfile", str(hosts), *options)).replace("=", " ").split()
     chosen = settings(hosts, *NO_SSH, "launch.node_rank=1")
-    mine = launch.command(Gpt2(chosen), nodes.find(chosen), launch.Start(0, "d", 7))
+    mine = launch.command(Gpt2(chosen), nodes.find(chosen), 0, "d", 7)
     for option in ("--world_info", "--node_rank", "--master_addr", "--master_port"):
         assert mine[mine.index(option) + 1].rstrip("=") == theirs[theirs.index(option) + 1], option
     assert mine[:4] == theirs[:4] and "--no_local_rank" in theirs
@@ -127,17 +127,17 @@ def test_a_node_without_heartbeat_is_lost(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_folder_that_is_another_or_old_is_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_check, "VISIBLE", 0.1)
-    with pytest.raises(node_check.NodeError, match="engine.output_dir must be on a file system"):
-        node_check.wait_for_folder(tmp_path / "nowhere", "d", 0)
+    monkeypatch.setattr(worker, "VISIBLE", 0.1)
+    with pytest.raises(worker.NodeError, match="engine.output_dir must be on a file system"):
+        worker.wait_for_folder(tmp_path / "nowhere", "d", 0)
     run = tmp_path / "run"
     run.mkdir()
     for name in (CONFIG, run_dir.RESOLVED, run_dir.DEEPSPEED, run_dir.DATA):
         (run / name).write_text("{}", encoding="utf8")
     digest = run_dir.digest(run)
-    node_check.wait_for_folder(run, digest, 0)
-    with pytest.raises(node_check.NodeError, match="checkpoint-3 is not complete"):
-        node_check.wait_for_folder(run, digest, 3)
+    worker.wait_for_folder(run, digest, 0)
+    with pytest.raises(worker.NodeError, match="checkpoint-3 is not complete"):
+        worker.wait_for_folder(run, digest, 3)
     (run / run_dir.RESOLVED).write_text('{"token": "of another launch"}', encoding="utf8")
-    with pytest.raises(node_check.NodeError, match="not those of the first node"):
-        node_check.wait_for_folder(run, digest, 0)
+    with pytest.raises(worker.NodeError, match="not those of the first node"):
+        worker.wait_for_folder(run, digest, 0)

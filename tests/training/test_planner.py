@@ -12,7 +12,6 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings.config import build, load
 from course_lib.training import planner
 from course_lib.training.memory import GB
-from course_lib.training.parameter_groups import decays
 
 from tests.allocations import allocated
 from tests.training import ranks
@@ -39,8 +38,7 @@ def run(name="XL", **sections):
 def test_tensors_are_those_of_the_model_in_its_order(architecture):
     model = run("345M", model={"architecture": architecture, "num_layers": 3, "ffn_hidden_size": 1111}).model
     with torch.device("meta"):
-        named = build_model(model).named_parameters()
-        assert list(model.tensors()) == [(p.numel(), decays(name)) for name, p in named]
+        assert list(model.tensors()) == [(p.numel(), p.ndim > 1) for p in build_model(model).parameters()]
 
 
 def test_flops_per_token():
