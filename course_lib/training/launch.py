@@ -98,41 +98,33 @@ def _follow(task: Task, nodes: Nodes) -> Run:
         start_in = folder if folder.is_dir() else Path("/")
         environment = environment_of_ranks(task.settings, nodes)
         process = launcher_process.start(command(task, nodes, **message), environment, start_in, subprocess.PIPE)
-        verdict: list[CourseError] = []
-        listener = threading.Thread(target=_listen, args=(first, process, verdict), daemon=True)
-        listener.start()
+        threading.Thread(target=_send, args=(first, process), daemon=True).start()
+        interrupted = False
         try:
-            try:
-                _send(first, process)
-            except BaseException as error:
-                if (cause := launcher_process.interruption(error)) is None:
-                    raise
-                launcher_process.ignore_stop_request()
-                first.send(events.line("interrupted", cause=cause[0], code=cause[1], node=nodes.rank))
-                _send(first, process)
-            first.send(events.line("done", code=process.wait()))
-            listener.join()
+            while True:
+                try:
+                    message = first.hear()
+                except BaseException as error:
+                    cause = launcher_process.interruption(error)
+                    if cause is None or interrupted:
+                        raise
+                    launcher_process.ignore_stop_request()
+                    first.send(events.line("interrupted", cause=cause[0], code=cause[1], node=nodes.rank))
+                    interrupted = True
+                    continue
+                if "end" in message:
+                    return Run(folder, 0, [], followed=True)
+                launcher_process.end(process)
         finally:
             launcher_process.end(process)
-    if verdict:
-        raise verdict[0]
-    return Run(folder, 0, [], followed=True)
 
 
 def _send(first: link.Link, process: launcher_process.Launcher) -> None:
+    """Send the first node what the ranks of this node print, and how they end."""
     assert process.stdout
     for raw in process.stdout:
         first.send(raw.decode(errors="replace"))
-
-
-def _listen(first: link.Link, process: launcher_process.Launcher, verdict: list[CourseError]) -> None:
-    """End the ranks of this node when the first node says so, or is lost; `verdict` gets the error of the run."""
-    try:
-        while "end" not in first.hear():
-            launcher_process.end(process)
-    except CourseError as error:
-        verdict.append(error)
-    launcher_process.end(process)
+    first.send(events.line("done", code=process.wait()))
 
 
 def _check(task: Task, nodes: Nodes) -> int:

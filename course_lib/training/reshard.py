@@ -1,11 +1,9 @@
 """Loading a ZeRO checkpoint on another number of ranks than the number that saved it.
 
 DeepSpeed 0.19.8 loads shards only on the same number of ranks. Its universal checkpoints lift this limit, but with
-ZeRO stage 3 they give every optimizer group the weight decay of the first group (`load_hp_checkpoint_state_from_
-checkpoint_dir_stage3` in runtime/zero/stage3.py), and later checkpoints of such a run lack the model states of all
-ranks but the first (github.com/deepspeedai/DeepSpeed/issues/7546). They also write a folder per parameter. This module
-writes nothing: each rank memory-maps all shards, copies its own part of the fp32 weights and of both Adam moments, and
-passes them to DeepSpeed as if they were a shard of its own.
+ZeRO stage 3 they give every optimizer group the weight decay of the first one (runtime/zero/stage3.py), and later
+checkpoints lack the model states of all ranks but the first (github.com/deepspeedai/DeepSpeed/issues/7546). Here, each
+rank memory-maps all shards and passes its own part of weights and Adam moments to DeepSpeed as if it were its shard.
 """
 
 import re
@@ -146,12 +144,17 @@ def _stage_3(engine: Any, folder: Path, shards: list[Shard], rank: int) -> Shard
             parts.append(torch.nn.functional.pad(part(whole, rank * length, kept), (0, length - kept)))
         return torch.cat(parts)
 
+    def moment(key: str, shard: Shard, index: int) -> torch.Tensor:
+        """Return the flat tensor of an Adam moment for a sub-group in a shard."""
+        tensor: torch.Tensor = shard["optimizer_state_dict"]["state"][index][key]
+        return tensor
+
     weights, states = [], {}
     for number, group in enumerate(optimizer.fp16_groups):
         weights.append(mine(group, lambda shard, index: shard["fp32_flat_groups"][index]))
         old = shards[0]["optimizer_state_dict"]["state"][places[engine.param_names[group[0]]][0]]
         states[number] = {
-            key: mine(group, partial(_moment, key=key)) if _is_flat(value) else value for key, value in old.items()
+            key: mine(group, partial(moment, key)) if _is_flat(value) else value for key, value in old.items()
         }
     groups = [
         saved | {"params": [sub for sub, owner in optimizer.sub_group_to_group_id.items() if owner == index]}
@@ -161,12 +164,6 @@ def _stage_3(engine: Any, folder: Path, shards: list[Shard], rank: int) -> Shard
         "optimizer_state_dict": {"state": states, "param_groups": groups},
         "fp32_flat_groups": weights,
     }
-
-
-def _moment(shard: Shard, index: int, key: str) -> torch.Tensor:
-    """Return the flat tensor of an Adam moment for a sub-group in a shard of stage 3."""
-    tensor: torch.Tensor = shard["optimizer_state_dict"]["state"][index][key]
-    return tensor
 
 
 def _is_flat(value: Any) -> bool:

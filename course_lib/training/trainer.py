@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import deepspeed
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -47,7 +48,12 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         self.task, self.settings, self.batch = task, settings, batch
         self.last_step, self.folder = steps, settings.engine.output_dir
         arguments = training_arguments(settings, batch, steps, task.reader_workers())
-        init_distributed(arguments)
+        # Reading this property sets the device for this rank.
+        _ = arguments.device
+        # ZeRO stage 3 shards the model while it is built, so the ranks are connected before.
+        deepspeed.init_distributed()
+        stale_locks.unlink_shared_buffer()
+        torch.manual_seed(arguments.seed)
         model, self.sets, engine = task.model(), task.samples(steps * batch.total), settings.engine
         # samples that all ranks together process at a time
         together = batch.total // batch.accumulation
@@ -256,17 +262,6 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
         if state.is_world_process_zero and (now - self.sent > 0.2 or state.global_step == state.max_steps):
             self.sent = now
             emit("step", step=state.global_step)
-
-
-def init_distributed(arguments: TrainingArguments) -> None:
-    """Connect the ranks and set the seed. Do this before building the model, which ZeRO stage 3 shards meanwhile."""
-    import deepspeed
-
-    # Reading this property sets the device for this rank.
-    _ = arguments.device
-    deepspeed.init_distributed()
-    stale_locks.unlink_shared_buffer()
-    torch.manual_seed(arguments.seed)
 
 
 def training_arguments(

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
+from huggingface_hub import constants
+
 TOKEN = "hf_tests"
 # What .gitattributes of a repository sends to LFS, beyond files of more than 10 MB.
 LARGE = (".safetensors", ".bin", ".png", ".model", ".weight")
@@ -91,23 +94,16 @@ class _Handler(BaseHTTPRequestHandler):
         start = int((self.headers["Range"] or "bytes=0-").removeprefix("bytes=").partition("-")[0])
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        self.send_response(206 if start else 200)
-        for name, value in (headers | {"Content-Length": str(len(content) - start)}).items():
-            self.send_header(name, value)
-        self.end_headers()
+        self._reply(content[start:], 206 if start else 200, headers)
         if self.command == "GET":
-            self.wfile.write(content[start:])
             self.server.sent[path] = self.server.sent.get(path, 0) + len(content) - start
 
     def do_PUT(self) -> None:
         content = self._body()
-        if self.server.broken:
-            self._answer({"error": "not today"}, 400)
-            return
-        digest = hashlib.sha256(content).hexdigest()
-        assert self.path == f"/blob/{digest}"
-        self.server.blobs[digest] = content
-        self._answer({})
+        assert self.path == f"/blob/{_sha256(content)}"
+        if not self.server.broken:
+            self.server.blobs[_sha256(content)] = content
+        self._answer({}, 400 if self.server.broken else 200)
 
     def do_POST(self) -> None:
         path, body = urlsplit(self.path).path, self._body()
@@ -163,10 +159,11 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(parts)
 
     def _answer(self, content: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
-        data = json.dumps(content).encode()
+        self._reply(json.dumps(content).encode(), status, {"Content-Type": "application/json"} | (headers or {}))
+
+    def _reply(self, data: bytes, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
-        own = {"Content-Type": "application/json", "Content-Length": str(len(data))}
-        for name, value in (own | (headers or {})).items():
+        for name, value in (headers | {"Content-Length": str(len(data))}).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
@@ -179,9 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
 def _entry(path: str, content: bytes) -> dict[str, Any]:
     """Describe a file as /tree/ does."""
     found: dict[str, Any] = {"type": "file", "path": path, "size": len(content), "oid": _blob(content)}
-    if path.endswith(LARGE):
-        found["lfs"] = {"oid": _sha256(content), "size": len(content), "pointerSize": 134}
-    return found
+    lfs = {"oid": _sha256(content), "size": len(content), "pointerSize": 134}
+    return found | ({"lfs": lfs} if path.endswith(LARGE) else {})
 
 
 def _sha256(content: bytes) -> str:
@@ -191,6 +187,21 @@ def _sha256(content: bytes) -> str:
 def _blob(content: bytes) -> str:
     """Return git's name of a file's content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+@contextmanager
+def online(patch: pytest.MonkeyPatch, place: Path) -> Iterator[Hub]:
+    """A hub to which huggingface_hub turns, with an empty cache. It knows LFS, not Xet."""
+    with running() as server:
+        patch.setattr(constants, "ENDPOINT", server.endpoint)
+        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        patch.setattr(constants, "HF_HUB_CACHE", str(place / "cache"))
+        patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        # No token of whoever runs the tests.
+        patch.setattr(constants, "HF_TOKEN_PATH", str(place / "no-token"))
+        patch.setenv("HF_TOKEN", TOKEN)
+        yield server
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from course_lib.checkpoints import fetch
 from course_lib.errors import CourseError
-from huggingface_hub import constants
 
 from tests.checkpoints import hub
 from tests.checkpoints.hub import COMMIT, Hub
@@ -20,12 +19,7 @@ SAFE_PARTS = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetens
 
 @pytest.fixture
 def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    with hub.running() as server:
-        monkeypatch.setattr(constants, "ENDPOINT", server.endpoint)
-        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    with hub.online(monkeypatch, tmp_path) as server:
         yield server
 
 
@@ -38,11 +32,9 @@ def publish(server: Hub, names: list[str]) -> None:
     ("published", "fetched"),
     [
         (BIN, BIN),
-        (SAFE, SAFE),
         (BIN + SAFE, SAFE),
         (PARTS, PARTS),
         (PARTS + SAFE_PARTS, SAFE_PARTS),
-        (PARTS + SAFE, SAFE),
         (["model.fp16.safetensors", *BIN], BIN),
         ([], []),
     ],

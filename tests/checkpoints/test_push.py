@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 from course_lib.checkpoints.push import push
 from course_lib.errors import CourseError, UsageError
 
 from tests.checkpoints import hub
-from tests.checkpoints.hub import TOKEN, Hub
+from tests.checkpoints.hub import Hub
 
 PUSHED = {
     "config.json": b'{"model_type": "gpt2"}',
@@ -31,24 +30,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server() -> Iterator[Hub]:
-    with hub.running() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The stand-in knows LFS, not Xet. No token of whoever runs the tests."""
-    constants = huggingface_hub.constants
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-
-
-@pytest.fixture
-def online(server: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", server.endpoint)
-    return server
+def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    with hub.online(monkeypatch, tmp_path) as server:
+        yield server
 
 
 @pytest.mark.parametrize(("private", "visibility"), [(True, "private"), (False, "public")])
