@@ -1,14 +1,42 @@
-"""The DeepSpeed C++ extension for CPU ranks, compiled on first use, or by this module (see the Makefile)."""
+"""DeepSpeed's C++ extensions, and the lock files and shared memory that they leave after a run is killed.
+
+The one for CPU ranks is compiled on first use, or by this module as a script (see the Makefile). A leftover lock file
+would block every later run, and each shared-memory buffer uses memory until a restart.
+"""
 
 import os
+import platform
 import shutil
 import sys
+import time
+from contextlib import suppress
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
 
 from course_lib.language.words import tr
-from course_lib.training.stale_locks import build_environment, build_root, remove_stale_locks
 
 NAME = "deepspeed_shm_comm"
 COMPILERS = ("c++", "g++", "clang++")
+# Time between two looks at a lock file [seconds]
+PAUSE = 0.5
+
+
+def build_root() -> Path:
+    """Return the folder for compiled extensions: TORCH_EXTENSIONS_DIR, or one for this environment and machine."""
+    if given := os.environ.get("TORCH_EXTENSIONS_DIR"):
+        return Path(given)
+    # torch has a function for its extension folder, but importing torch takes more than a second.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    environment = f"{platform.node()} {sys.prefix} {sys.version} {version('torch')}"
+    return cache / "torch_extensions" / sha256(environment.encode()).hexdigest()[:12]
+
+
+def build_environment() -> dict[str, str]:
+    """Return the environment variables with which this machine compiles DeepSpeed's extensions."""
+    # With another ninja than that of this Python environment, DeepSpeed would recompile its extensions.
+    path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
+    return {"PATH": path, "TORCH_EXTENSIONS_DIR": str(build_root())}
 
 
 def is_compiled() -> bool:
@@ -34,6 +62,45 @@ def compile_ahead() -> None:
     # A failed compilation must not stop the installation; a run will try again and report the error.
     except Exception as error:
         print(tr("not compiled; the first run tries again: {error}", error=error))
+
+
+def remove_stale_locks() -> None:
+    """Remove lock files for compiled torch extensions that no process has open, as their holder does (/proc)."""
+    # A process that releases its lock closes the file before it removes the file: look twice.
+    if unheld := _unheld_locks():
+        time.sleep(PAUSE)
+        for lock, _ in unheld & _unheld_locks():
+            lock.unlink(missing_ok=True)
+
+
+def _unheld_locks() -> set[tuple[Path, int]]:
+    """Return the lock files that no process has open, with their inodes."""
+    locks, held = {}, set()
+    for lock in build_root().glob("*/lock"):
+        # It may be released meanwhile.
+        with suppress(FileNotFoundError):
+            locks[lock.resolve()] = lock.stat().st_ino
+    if not locks or not Path("/proc/self/fd").is_dir():
+        return set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        # The process may have exited or may belong to another user.
+        with suppress(OSError):
+            held.add(link.readlink())
+    return {(lock, inode) for lock, inode in locks.items() if lock not in held}
+
+
+def unlink_shared_buffer() -> None:
+    """Unlink this rank's shared-memory buffer (69 MB), so that the system frees it when the last rank exits.
+
+    Every rank must call this function after deepspeed.init_distributed().
+    """
+    import torch.distributed
+
+    # Now all ranks have mapped the buffer, whose name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.
+    torch.distributed.barrier()
+    env = os.environ
+    name = f"deepspeed_allreduce_buffer_{os.getuid()}_{env['MASTER_ADDR']}_{env['MASTER_PORT']}_{env['RANK']}"
+    Path("/dev/shm", name).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ from typing import Any
 from course_lib.errors import CourseError, UsageError
 from course_lib.language.words import mark
 from course_lib.parallel import default_workers
-from course_lib.training import events, launcher_process, link, log, run_dir, stale_locks, worker
-from course_lib.training.cpu_extension import COMPILERS
+from course_lib.training import cpu_extension, events, launcher_process, link, log, run_dir, worker
 from course_lib.training.monitor import PRINT, Monitor, OnMessage
 from course_lib.training.nodes import Nodes, find, gpus
 from course_lib.training.settings import RunConfig
@@ -73,7 +72,7 @@ def train(task: Task, resume: bool = False, on_message: OnMessage = PRINT) -> Ru
                 monitor = Monitor(task, nodes, steps, on_message, others)
                 if others:
                     others.tell(**start)
-                stale_locks.remove_stale_locks()
+                cpu_extension.remove_stale_locks()
                 monitor.follow(command(task, nodes, **start), environment)
     return Run(folder, max(start_step, steps), log.read(folder))
 
@@ -92,7 +91,7 @@ def _follow(task: Task, nodes: Nodes) -> Run:
     message = first.hear()
     if "end" in message:
         return Run(folder, 0, [], followed=True)
-    stale_locks.remove_stale_locks()
+    cpu_extension.remove_stale_locks()
     with launcher_process.interruptible():
         # A rank reports a run folder that this node does not see.
         start_in = folder if folder.is_dir() else Path("/")
@@ -139,7 +138,7 @@ def _check(task: Task, nodes: Nodes) -> int:
     on_cpu = not nodes.by_ssh and not gpus(settings)
     if on_cpu and settings.precision.dtype == "fp16":
         raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
-    if (on_cpu or settings.zero.offload_optimizer) and not any(map(shutil.which, COMPILERS)):
+    if (on_cpu or settings.zero.offload_optimizer) and not any(map(shutil.which, cpu_extension.COMPILERS)):
         raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
     task.check()
     return task.steps(batch)
@@ -211,4 +210,4 @@ def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
         own["PDSH_SSH_ARGS_APPEND"] = f"{os.environ.get('PDSH_SSH_ARGS_APPEND', '')} {alive}"
     code = str(Path(__file__).parents[2])
     own["PYTHONPATH"] = os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")]))
-    return dict(os.environ) | own | stale_locks.build_environment()
+    return dict(os.environ) | own | cpu_extension.build_environment()

@@ -23,7 +23,7 @@ from transformers.trainer_utils import IntervalStrategy
 
 from course_lib.checkpoints.safe_load import refusal
 from course_lib.errors import CourseError, UsageError
-from course_lib.training import checkpoint, log, reshard, stale_locks, stop_request
+from course_lib.training import checkpoint, cpu_extension, log, reshard, stop_request
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
 from course_lib.training.freezing import digests, require_unchanged
@@ -52,7 +52,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         _ = arguments.device
         # ZeRO stage 3 shards the model while it is built, so the ranks are connected before.
         deepspeed.init_distributed()
-        stale_locks.unlink_shared_buffer()
+        cpu_extension.unlink_shared_buffer()
         torch.manual_seed(arguments.seed)
         model, self.sets, engine = task.model(), task.samples(steps * batch.total), settings.engine
         # samples that all ranks together process at a time

@@ -20,9 +20,8 @@ import orjson
 
 from course_lib.errors import CourseError
 from course_lib.language.words import mark
-from course_lib.training import checkpoint, run_dir, stop_request
+from course_lib.training import checkpoint, cpu_extension, run_dir, stop_request
 from course_lib.training.events import emit
-from course_lib.training.stale_locks import build_environment
 from course_lib.training.task import Task
 
 # words in the error of a rank that has no memory, and of one whose peer has exited
@@ -38,7 +37,7 @@ class NodeError(CourseError):
 
 def main(task: str, run: Path, digest: str, start_step: int) -> None:
     """Train or resume the run in a folder, and exit with code 0 or 1."""
-    os.environ |= build_environment()
+    os.environ |= cpu_extension.build_environment()
     if os.environ.get("DS_ACCELERATOR") == "cpu":
         # The launcher sets this variable to the CPU rank numbers, as if they were GPUs.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -74,7 +73,6 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     _stage(mark("loading PyTorch, transformers and DeepSpeed"))
     from transformers.utils import logging
 
-    from course_lib.training import cpu_extension
     from course_lib.training.trainer import RunTrainer
 
     logging.set_verbosity_error()

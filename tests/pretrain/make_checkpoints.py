@@ -10,7 +10,7 @@ from pathlib import Path
 
 import deepspeed
 import torch
-from course_lib.training import stale_locks
+from course_lib.training import cpu_extension
 from deepspeed.utils import safe_get_full_fp32_param
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
@@ -73,7 +73,7 @@ def trainer(out: Path, rows: int) -> None:
 
 def main(out: Path, rows: int) -> None:
     deepspeed.init_distributed("gloo")
-    stale_locks.unlink_shared_buffer()
+    cpu_extension.unlink_shared_buffer()
     for stage, dtype in CASES:
         raw(out / f"{dtype}-{stage}", stage, dtype, rows)
     trainer(out / "trainer", rows)

@@ -18,7 +18,7 @@ from course_lib.gptsan.freeze import is_extra
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
-from course_lib.training import stale_locks
+from course_lib.training import cpu_extension
 from course_lib.training.freezing import freeze
 from course_lib.training.parameter_groups import parameter_groups
 
@@ -105,7 +105,7 @@ def measure(model: Any, inputs: dict[str, torch.Tensor], stage: int, dtype: str)
 
 def main() -> None:
     deepspeed.init_distributed("gloo")
-    stale_locks.unlink_shared_buffer()
+    cpu_extension.unlink_shared_buffer()
     wanted = json.loads(sys.argv[1])
     if isinstance(wanted, dict):
         rows = [["gptsan", *case, measure(*gptsan(wanted), *case)] for case in FROZEN_CASES]

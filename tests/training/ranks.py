@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from course_lib.settings import config
+from course_lib.training import cpu_extension, log, nodes
 from course_lib.training import launch as start
-from course_lib.training import log, nodes, stale_locks
 from course_lib.training.settings import RunConfig
 from deepspeed.launcher import runner
 
@@ -29,9 +29,9 @@ def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",
-        "TORCH_EXTENSIONS_DIR": str(stale_locks.build_root()),
+        "TORCH_EXTENSIONS_DIR": str(cpu_extension.build_root()),
     }
-    stale_locks.remove_stale_locks()
+    cpu_extension.remove_stale_locks()
     process = subprocess.Popen(
         command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )  # fmt: skip

@@ -37,13 +37,8 @@ def card(monkeypatch: pytest.MonkeyPatch, name: str, bf16: bool = True) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16 or including_emulation)
 
 
-def settings(place: Path, dtype: str) -> PretrainConfig:
-    changes = [f"precision.dtype={dtype}", "batch.micro_size=2", f"engine.output_dir={place}"]
-    return config.build(PretrainConfig, {}, changes)
-
-
 def test_bf16_is_refused_on_a_card_that_would_emulate_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     card(monkeypatch, "Tesla T4", bf16=False)
-    run = settings(tmp_path, "bf16")
+    run = config.build(PretrainConfig, {}, ["precision.dtype=bf16", f"engine.output_dir={tmp_path}"])
     with pytest.raises(UsageError, match=r"precision\.dtype: bf16 is not allowed: Tesla T4 .* allowed: fp16, fp32$"):
         trainer.training_arguments(run, run.batch.resolve(1), 1)

@@ -52,9 +52,7 @@ def test_a_wrong_line_of_the_hostfile_is_named(hosts: Path, line: str) -> None:
 SLOTS = {"nodeA": 1, "nodeB": 1}
 
 
-def meet(
-    lead: Callable[[link.Link], Any], problem: CourseError | None = None, slots: dict[str, int] | None = None
-) -> list[str]:
+def meet(lead: Callable[[link.Link], Any], problem: CourseError | None = None, slots: Any = SLOTS) -> list[str]:
     """What two nodes end with: the message of an error, or ""."""
     address, ends = ("127.0.0.1", launch.free_port()), ["", ""]
 
@@ -70,7 +68,7 @@ def meet(
 
     def follows() -> None:
         try:
-            follower = link.join(Nodes(slots or SLOTS, 1, address), 60, problem)
+            follower = link.join(Nodes(slots, 1, address), 60, problem)
             follower.send("a line of a rank\n")
             while "end" not in follower.hear():
                 pass

@@ -4,7 +4,7 @@ import os
 import threading
 
 import pytest
-from course_lib.training import stale_locks
+from course_lib.training import cpu_extension
 from torch.utils.file_baton import FileBaton
 
 
@@ -21,7 +21,7 @@ def test_a_lock_that_no_process_holds_is_removed(lock):
         os._exit(0)  # as if killed: the lock stays
     os.wait()
     assert lock.exists()
-    stale_locks.remove_stale_locks()
+    cpu_extension.remove_stale_locks()
     assert not lock.exists()
 
 
@@ -47,6 +47,6 @@ def test_a_lock_that_is_being_released_stays(lock, monkeypatch):
     release = threading.Thread(target=baton.release, daemon=True)
     release.start()
     asked.wait()
-    stale_locks.remove_stale_locks()
+    cpu_extension.remove_stale_locks()
     release.join()
     assert looked.is_set() and not lock.exists()
