@@ -35,11 +35,9 @@ class Link:
     def __init__(self, nodes: Nodes, seconds: float) -> None:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-        self.nodes = nodes
         host, port = nodes.address
-        self.place = f"{host}:{port}"
+        self.nodes, self.place, wait = nodes, f"{host}:{port}", timedelta(seconds=seconds)
         try:
-            wait = timedelta(seconds=seconds)
             self.store: Any = TCPStore(host, port, is_master=not nodes.rank, wait_for_workers=False, timeout=wait)
         except (RuntimeError, ValueError) as error:
             if nodes.rank:
@@ -124,17 +122,14 @@ class Link:
             while others:
                 time.sleep(PAUSE)
                 for number in list(others):
-                    for line in self._new_lines(number):
-                        target.write(line.encode())
-                        if (event := events.parse(line)) and event["kind"] in ("done", "lost"):
-                            others.discard(number)
-
-    def _new_lines(self, number: int) -> Iterator[str]:
-        try:
-            while line := self.next_line(number):
-                yield line
-        except Lost:
-            yield events.line("lost", node=number)
+                    try:
+                        while line := self.next_line(number):
+                            target.write(line.encode())
+                            if (event := events.parse(line)) and event["kind"] == "done":
+                                others.discard(number)
+                    except Lost:
+                        target.write(events.line("lost", node=number).encode())
+                        others.discard(number)
 
     def hear(self) -> dict[str, Any]:
         """Wait for a message of the first node. Raises CourseError if that node is lost or has ended the run badly."""

@@ -14,7 +14,6 @@ from course_lib.training import launch, log, nodes, run_dir
 from tests.bench.gpu_pretrain import prepare
 from tests.weights import read_tensors
 
-
 # DeepSpeed refuses fp16 on CPUs without instructions for it. PyTorch can compute it, only slowly, and everything else is
 # what runs on a card: dynamic loss scale, skipped steps, casts, checkpoints.
 RANK = """
