@@ -161,7 +161,8 @@ class Monitor:
             if self.link:
                 self.link.tell(stop=True)
         elif kind == "stage":
-            self.bar.set_postfix_str(tr(event["what"]))
+            stage = event["what"]
+            self.bar.set_postfix_str(tr(stage))
         elif kind == "training":
             self.bar.reset(total=event["steps"])
             self.bar.set_postfix_str("", refresh=False)
