@@ -65,7 +65,8 @@ def read_weights(checkpoint: Path) -> Weights:
     state = safe_load(states[0])
     settings = state.get("ds_config") or {}
     formats: tuple[NumberFormat, ...] = ("bf16", "fp16")
-    trained_as = next((name for name in formats if (settings.get(name) or {}).get("enabled") is True), "fp32")
+    enabled = (name for name in formats if (settings.get(name) or {}).get("enabled") is True)
+    trained_as: NumberFormat = next(enabled, "fp32")
     if any(folder.glob("*_optim_states.pt")):
         tensors, kind = _from_shards(folder), mark("fp32 master weights")
     else:

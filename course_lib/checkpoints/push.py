@@ -1,6 +1,7 @@
 """Uploading a model folder to the Hugging Face Hub with huggingface_hub, which reads HF_TOKEN and HF_ENDPOINT."""
 
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import HfApi, get_token
 
@@ -48,7 +49,7 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
         made = api.create_repo(repo, private=private, exist_ok=True)
         if private and not api.model_info(made.repo_id).private:
             raise UsageError(f"--private: {made} exists and is public; allowed: another name, or a private repository")
-        options = {"allow_patterns": list(PUBLISHED), "commit_message": "Model of the course"}
+        options: dict[str, Any] = {"allow_patterns": list(PUBLISHED), "commit_message": "Model of the course"}
         api.upload_folder(repo_id=made.repo_id, folder_path=folder, **options)
     except HfHubHTTPError as error:
         status = error.response.status_code
