@@ -67,10 +67,9 @@ def read_weights(checkpoint: Path) -> Weights:
     formats: tuple[NumberFormat, ...] = ("bf16", "fp16")
     enabled = (name for name in formats if (settings.get(name) or {}).get("enabled") is True)
     trained_as: NumberFormat = next(enabled, "fp32")
+    tensors, kind = state.get("module"), f"{trained_as} weights"
     if any(folder.glob("*_optim_states.pt")):
         tensors, kind = _from_shards(folder), mark("fp32 master weights")
-    else:
-        tensors, kind = state.get("module"), f"{trained_as} weights"
     if not isinstance(tensors, dict):
         raise CourseError(f"{states[0]}: holds no weights (`module`)")
     kept = {name: tensor for name, tensor in tensors.items() if not weight_files.is_leftover(name)}

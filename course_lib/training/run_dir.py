@@ -105,7 +105,7 @@ def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[
         (folder / log.FILE).unlink(missing_ok=True)
         if resume:
             on_message(tr("nothing to resume in {folder}: training from the start", folder=folder))
-    contents = {
+    contents: dict[str, Any] = {
         # The first file marks the folder as a run.
         CONFIG: config.to_yaml(settings),
         # The token distinguishes this folder from one on another node that the same command has filled.
@@ -115,8 +115,8 @@ def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[
     }
     for name, content in contents.items():
         with atomic_write(folder / name) as file:
-            text = isinstance(content, str)
-            file.write(content.encode() if text else orjson.dumps(content, option=orjson.OPT_INDENT_2))
+            is_yaml = name == CONFIG
+            file.write(content.encode() if is_yaml else orjson.dumps(content, option=orjson.OPT_INDENT_2))
     if not whole:
         with atomic_folder(folder / "tokenizer", ours=True) as copy:
             task.copy_tokenizer(copy)
