@@ -239,7 +239,7 @@ def _clean_lines(raw: bytes) -> tuple[list[str], list[bytes]]:
     if not is_utf8(raw):
         lines = raw.split(b"\n")
         bad = [line for line in lines if not is_utf8(line)]
-        raw = b"\n".join(filter(is_utf8, lines))
+        raw = b"\n".join(line for line in lines if is_utf8(line))
     text = CONTROL.sub("", LINE_BREAK.sub("\n", raw.decode()))
     return [line for line in map(str.strip, text.split("\n")) if line], bad
 
