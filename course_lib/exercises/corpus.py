@@ -64,7 +64,8 @@ def _check_bands(answer: Any) -> str | None:
         "{found:.1%} of the similar pairs are found and {compared:.1%} of the different ones compared", **shares
     )
     if found < FOUND:
-        return f"{measured}: {tr('with fewer rows, or more bands, a band agrees more often')}."
+        advice = tr("with fewer rows, or more bands, a band agrees more often")
+        return f"{measured}: {advice}."
     if compared > COMPARED:
         advice = tr("at most {limit:.0%} may be compared; with more rows a band agrees less often", limit=COMPARED)
         return f"{measured}: {advice}."
