@@ -17,7 +17,7 @@ BUILD := hatchling editables
 FOR := $(WHEELS)/for.txt
 NEEDED = { $(BIN)/python -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])'; cat requirements.txt; }
 
-.PHONY: course check lint test rehearse lab site slides wheelhouse clean
+.PHONY: course check lint test tested rehearse lab site slides wheelhouse clean
 
 course: $(INSTALLED)
 	@$(BIN)/course run all
@@ -27,13 +27,17 @@ PYTEST := $(BIN)/python -m pytest tests -n 2 --no-loadscope-reorder --durations 
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
 # The workers share the cores: one thread in each, and servers that they start do not spin while they wait.
-check test rehearse: export OMP_NUM_THREADS := 1
-check test rehearse: export OMP_WAIT_POLICY := passive
+check test tested rehearse: export OMP_NUM_THREADS := 1
+check test tested rehearse: export OMP_WAIT_POLICY := passive
 
 check: lint
 	$(PYTEST) -m "not slow"
 
-test: lint
+# Lint runs beside the first notebooks: mypy keeps one core busy for a minute.
+test: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs 2 lint tested
+
+tested:
 	$(PYTEST) -m "not rehearse"
 
 # What takes longer: the profiles, JupyterLab, Chromium, Colab, Japanese edition, Ray, Slurm, S3, other interruptions.

@@ -42,6 +42,7 @@ def test_japanese_outputs_are_as_stored(name: str, shared_workspace: Path, monke
     run_nbval(paths.NOTEBOOKS / "ja" / f"{name}.ipynb", shared_workspace)
 
 
+@pytest.mark.rehearse
 def test_a_notebook_builds_what_is_missing(own_workspace: Path) -> None:
     run_nbval(NOTEBOOKS[ALONE], own_workspace)
     built = {str(path.parent.relative_to(own_workspace / "tiny")) for path in own_workspace.rglob("manifest.json")}

@@ -107,7 +107,7 @@ def test_a_run_is_resumed_with_its_own_settings_and_base_only(place, whole, tmp_
         launch.train(PrefixTask(settings(place, run, f"model.base={other}")), resume=True)
 
 
-@pytest.mark.rehearse  # pretraining is killed and resumed in `make test`
+@pytest.mark.rehearse
 def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
     """Two ranks, gradients and optimizer sharded, dropout in the encoder."""
     overrides = ("zero.stage=2", "launch.ranks=2", "model.dropout=0.2", "batch.micro_size=1", "batch.local_size=2")

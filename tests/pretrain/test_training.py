@@ -103,6 +103,7 @@ def test_a_run_leaves_what_it_promises(unbroken):
     assert kept == [20, 15]
 
 
+@pytest.mark.rehearse  # section 4b.6 kills a run and compares the losses after its resume
 def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     run = tmp_path / "run"
     buffers = set(Path("/dev/shm").glob("deepspeed_*"))
