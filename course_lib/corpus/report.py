@@ -143,7 +143,7 @@ class CorpusReport:
 
     def _row(self, label: str, limit: str, documents: int, letters: int) -> tuple[str, ...]:
         shares = _share(documents, self.documents_in), _share(letters, self.characters_in)
-        return label, limit, f"{documents:,}", shares[0], f"{letters:,}", shares[1]
+        return label, tr(limit), f"{documents:,}", shares[0], f"{letters:,}", shares[1]
 
 
 def load_report(target: Path) -> CorpusReport:

@@ -252,4 +252,4 @@ def limits(settings: WebtextConfig) -> dict[str, str]:
     found["duplicate"] = mark("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"
-    return found | {"repeated_lines": f"< {settings.filters.min_chars} left"}
+    return found | {"repeated_lines": f"< {settings.filters.min_chars}"}
