@@ -1,0 +1,142 @@
+"""What a text says in terms of the world: which sentences are sentences of the world, which facts they state, what contradicts."""
+
+import inspect
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from course_lib.world.genre import Draw, Facts, Genre, Value
+from course_lib.world.genres import GENRES
+
+SENTENCE = re.compile(r"[^。]*。|[^。]+$")
+FIELD = re.compile(r"\\\{(\w+)\\\}")
+# Draws of a genre that show all orders of its sentences; the rarest order has a probability of about 1 %.
+PLOTS = 2000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A sentence understood: its genre, its kind, and the facts that it states, by name."""
+
+    genre: Genre
+    kind: str
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the checker says of a text: a reading for each sentence (None: not of the world), and its contradictions."""
+
+    sentences: list[str]
+    readings: list[Reading | None]
+    genre: str | None
+    contradictions: list[str]
+
+
+def _pattern(wording: str, genre: Genre) -> re.Pattern[str]:
+    """Return what matches the sentences of a wording; a fact's group has its name and a number, as a fact may come twice."""
+    parts = FIELD.split(re.escape(wording))
+    for place in range(1, len(parts), 2):
+        values = sorted(map(str, genre.values[parts[place]]), key=len, reverse=True)
+        parts[place] = f"(?P<{parts[place]}_{place}>{'|'.join(values)})"
+    return re.compile("".join(parts))
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], Genre, str]]:
+    return [
+        (_pattern(wording, genre), genre, kind)
+        for genre in GENRES
+        for kind, wordings in genre.wordings.items()
+        for wording in wordings
+    ]
+
+
+@cache
+def _plots(genre: str) -> set[tuple[str, ...]]:
+    """Return the orders that the kinds of a genre's sentences can have."""
+    drawn = next(one for one in GENRES if one.name == genre).draw
+    return {tuple(drawn(Draw(random.Random(seed)))[1]) for seed in range(PLOTS)}
+
+
+@cache
+def readings(sentence: str) -> tuple[Reading, ...]:
+    """Return all ways to read a sentence as one of the world; in the world's own texts it is exactly one."""
+    found = []
+    for pattern, genre, kind in _patterns():
+        if match := pattern.fullmatch(sentence):
+            facts = {name.rpartition("_")[0]: _value(value) for name, value in match.groupdict().items()}
+            found.append(Reading(genre, kind, facts))
+    return tuple(found)
+
+
+def _value(text: str) -> Value:
+    return int(text) if text.isdecimal() else text
+
+
+def check(text: str) -> Verdict:
+    """Read a text.
+
+    Its genre is that of most sentences. Contradictions are named: `genre` (a sentence of another genre), `plot` (the
+    sentences do not stand in an order of the genre, or one is missing; only if all are of the world), a fact (two values
+    of it), and the rules of the genre that do not hold.
+    """
+    sentences = SENTENCE.findall(text)
+    read = [next(iter(readings(sentence)), None) for sentence in sentences]
+    known = [reading for reading in read if reading]
+    if not known:
+        return Verdict(sentences, read, None, [])
+    genre = Counter(reading.genre.name for reading in known).most_common(1)[0][0]
+    own = [reading for reading in known if reading.genre.name == genre]
+    wrong = ["genre"] * (len(own) < len(known))
+    told = tuple(reading.kind for reading in own)
+    if len(own) == len(sentences) and told not in _plots(genre):
+        wrong.append("plot")
+    stated = [pair for reading in own for pair in reading.facts.items()]
+    values = {name: {value for other, value in stated if other == name} for name, _ in stated}
+    wrong += [name for name, several in values.items() if len(several) > 1]
+    facts: dict[str, Any] = {name: min(several, key=str) for name, several in values.items() if len(several) == 1}
+    facts["told"] = {*told}
+    for name, rule in own[0].genre.rules.items():
+        needed = inspect.signature(rule).parameters
+        if facts.keys() >= needed.keys() and not rule(*(facts[one] for one in needed)):
+            wrong.append(name)
+    return Verdict(sentences, read, genre, wrong)
+
+
+def table(texts: Sequence[str], training: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the world's table for texts.
+
+    Returns:
+        `texts`; `sentences`, and the share of them that are `sentences of the world`; the share of texts `without
+        contradiction` (all sentences of the world, none contradicting); `contradictions`, by kind; with `training`, the share
+        of texts `copied` from it, and the `longest copied span` in characters: whole sentences in a row.
+    """
+    verdicts = [check(text) for text in texts]
+    read = [reading for verdict in verdicts for reading in verdict.readings]
+    clean = sum(all(verdict.readings) and bool(verdict.readings) and not verdict.contradictions for verdict in verdicts)
+    found: dict[str, Any] = {
+        "texts": len(texts),
+        "sentences": len(read),
+        "sentences of the world": sum(map(bool, read)) / max(1, len(read)),
+        "without contradiction": clean / max(1, len(texts)),
+        "contradictions": dict(Counter(name for verdict in verdicts for name in verdict.contradictions).most_common()),
+        "genres": dict(Counter(str(verdict.genre) for verdict in verdicts).most_common()),
+    }
+    if whole := {*training}:
+        known = {span for text in whole for span in _spans(SENTENCE.findall(text))}
+        found["copied"] = sum(text in whole for text in texts) / max(1, len(texts))
+        copied = (len(span) for verdict in verdicts for span in _spans(verdict.sentences) if span in known)
+        found["longest copied span"] = max(copied, default=0)
+    return found
+
+
+def _spans(sentences: list[str]) -> Iterable[str]:
+    """Yield all texts of sentences in a row."""
+    for start in range(len(sentences)):
+        for end in range(start + 1, len(sentences) + 1):
+            yield "".join(sentences[start:end])

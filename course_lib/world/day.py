@@ -1,0 +1,122 @@
+"""The report of a day: as a diary in plain form, and as a letter in polite form. Same events, two styles."""
+
+from course_lib.world.genre import Draw, Facts, Genre
+from course_lib.world.words import PEOPLE
+
+WEEKDAYS = ("月曜日", "火曜日", "水曜日", "木曜日", "金曜日", "土曜日", "日曜日")
+SKIES = ("いい天気", "くもり", "雨", "雪")
+# place: what one does there, without the ending of the verb; plain form, polite form
+DEEDS = {
+    "海": ("貝がらを集め", "波の音を聞いてい", "砂の城を作ってい"),
+    "山": ("頂上で写真を見せ", "鳥をながめ", "花の名前を覚え"),
+    "図書館": ("雑誌をながめ", "昔の地図を調べ", "絵本を借り"),
+    "動物園": ("ぞうを見", "さるにえさをあげ", "ペンギンをながめ"),
+    "川": ("石を投げ", "魚をつかまえ", "水の中をのぞいてい"),
+    "町": ("古い店を見", "服を着てみ", "映画を見"),
+}
+FRUITS = ("りんご", "みかん", "もも", "なし", "かき", "レモン")
+MEALS = ("うどん", "カレー", "すし", "ラーメン", "おにぎり", "サンドイッチ")
+
+# kind: (plain, polite) for each wording
+STYLES = {
+    "day": (
+        ("{weekday}の今日は、朝から{sky}だった。", "{weekday}の今日は、朝から{sky}でした。"),
+        ("今日は{weekday}で、一日じゅう{sky}だった。", "今日は{weekday}で、一日じゅう{sky}でした。"),
+    ),
+    "trip": (
+        ("{friend}と一緒に{place}へ行った。", "{friend}と一緒に{place}へ行きました。"),
+        ("{friend}に会って、{place}へ出かけた。", "{friend}に会って、{place}へ出かけました。"),
+        ("{friend}を誘って、{place}まで歩いた。", "{friend}を誘って、{place}まで歩きました。"),
+    ),
+    "rain": (
+        ("傘をさしていたが、くつがぬれてしまった。", "傘をさしていましたが、くつがぬれてしまいました。"),
+        ("雨の音がずっと聞こえていた。", "雨の音がずっと聞こえていました。"),
+    ),
+    "snow": (
+        ("道には雪が積もっていた。", "道には雪が積もっていました。"),
+        ("手が冷たくて、息が白かった。", "手が冷たくて、息が白かったです。"),
+    ),
+    "deed": (
+        ("そこで{friend}と{deed}た。", "そこで{friend}と{deed}ました。"),
+        ("{place}では、{deed}た。", "{place}では、{deed}ました。"),
+    ),
+    "meal": (
+        ("昼に{meal}を食べた。", "昼に{meal}を食べました。"),
+        ("昼ごはんは{meal}だった。", "昼ごはんは{meal}でした。"),
+        ("おなかがすいたので、二人で{meal}を食べた。", "おなかがすいたので、二人で{meal}を食べました。"),
+    ),
+    "shopping": (
+        ("帰りに{fruit}を{count}個、{other}を{more}個買った。", "帰りに{fruit}を{count}個、{other}を{more}個買いました。"),
+        ("店に寄って、{fruit}{count}個と{other}{more}個を選んだ。", "店に寄って、{fruit}{count}個と{other}{more}個を選びました。"),
+    ),
+    "sum": (
+        ("全部で{total}個になった。", "全部で{total}個になりました。"),
+        ("合わせて{total}個だから、少し重い。", "合わせて{total}個ですから、少し重いです。"),
+    ),
+    "feeling": (
+        ("{friend}もうれしそうだった。", "{friend}もうれしそうでした。"),
+        ("とても楽しい一日だった。", "とても楽しい一日でした。"),
+        ("少し疲れたが、楽しかった。", "少し疲れましたが、楽しかったです。"),
+    ),
+    "plan": (
+        ("今度は{next}へ行くつもりだ。", "今度は{next}へ行くつもりです。"),
+        ("次は{friend}と{next}へ行きたい。", "次は{friend}と{next}へ行きたいです。"),
+    ),
+}
+GREETINGS = {
+    "greeting": ("お元気ですか。", "お母さん、お元気ですか。", "先生、お変わりありませんか。"),
+    "closing": ("では、また手紙を書きます。", "お返事を待っています。", "どうぞお元気で。"),
+}
+
+
+def diary(draw: Draw) -> tuple[Facts, list[str]]:
+    """Draw a day: its weather, a friend, a place, a meal, some shopping."""
+    facts: Facts = {"weekday": draw.one(WEEKDAYS), "sky": (sky := draw.one(SKIES)), "friend": draw.one(PEOPLE)}
+    facts |= {"place": (place := draw.one(DEEDS)), "deed": draw.one(DEEDS[place]), "meal": draw.one(MEALS)}
+    weather = {"雨": ["rain"], "雪": ["snow"]}.get(sky, [])
+    kinds = ["day", "trip", *weather, "deed", "meal"]
+    if draw.happens(0.6):
+        facts |= {"fruit": (fruit := draw.one(FRUITS)), "other": draw.one(one for one in FRUITS if one != fruit)}
+        facts |= {"count": (count := draw.one(range(1, 6))), "more": (more := draw.one(range(1, 6)))}
+        facts["total"] = count + more
+        kinds += ["shopping", "sum"]
+    facts["next"] = draw.one(other for other in DEEDS if other != place)
+    return facts, [*kinds, "feeling", "plan"]
+
+
+def letter(draw: Draw) -> tuple[Facts, list[str]]:
+    """Draw the day of a letter."""
+    facts, kinds = diary(draw)
+    return facts, ["greeting", *kinds, "closing"]
+
+
+VALUES = {
+    "weekday": WEEKDAYS,
+    "sky": SKIES,
+    "friend": PEOPLE,
+    "place": (*DEEDS,),
+    "deed": sum(DEEDS.values(), ()),
+    "meal": MEALS,
+    "fruit": FRUITS,
+    "other": FRUITS,
+    "count": range(1, 6),
+    "more": range(1, 6),
+    "total": range(2, 11),
+    "next": (*DEEDS,),
+}
+RULES = {
+    "deed and place": lambda place, deed: deed in DEEDS[place],
+    "rain": lambda sky, told: ("rain" in told) == (sky == "雨"),
+    "snow": lambda sky, told: ("snow" in told) == (sky == "雪"),
+    "sum of fruit": lambda count, more, total: total == count + more,
+    "two kinds of fruit": lambda fruit, other: fruit != other,
+    "another place": lambda place, next: place != next,
+}
+
+
+def _wordings(style: int) -> dict[str, tuple[str, ...]]:
+    return {kind: tuple(both[style] for both in wordings) for kind, wordings in STYLES.items()}
+
+
+DIARY = Genre("diary", diary, _wordings(0), VALUES, RULES)
+LETTER = Genre("letter", letter, _wordings(1) | GREETINGS, VALUES, RULES)

@@ -1,0 +1,118 @@
+"""Tales: somebody loses a thing, and finds it again with the help of a passer-by or of a pet. Polite form."""
+
+from course_lib.world.genre import Draw, Facts, Genre
+from course_lib.world.words import PEOPLE
+
+PETS = {"犬": ("ポチ", "クロ", "コロ"), "猫": ("ミケ", "タマ", "トラ"), "うさぎ": ("ユキ", "モモ", "ハナ")}
+COLORS = ("赤い", "青い", "白い", "黄色い", "小さな")
+ITEMS = ("帽子", "傘", "手袋", "かばん", "笛", "ボール")
+SPOTS = {
+    "公園": ("ベンチの下", "すべり台のかげ", "砂場のすみ"),
+    "図書館": ("本棚の上", "窓のそば", "いすの下"),
+    "駅": ("改札の前", "階段の下", "時計の下"),
+    "神社": ("石段の上", "鳥居のそば", "松の木の下"),
+    "市場": ("魚屋の前", "かごの中", "台の下"),
+    "海岸": ("岩のかげ", "小舟の中", "砂の上"),
+    "畑": ("かかしの足もと", "大根の横", "小屋の前"),
+    "学校": ("下駄箱の上", "廊下のすみ", "机の中"),
+}
+HELPERS = ("おばあさん", "おじいさん", "先生", "パン屋さん", "郵便屋さん", "お医者さん", "船長さん", "大工さん")
+GIFTS = ("おにぎり", "りんご", "まんじゅう", "みかん", "クッキー", "花")
+
+WORDINGS = {
+    "opening": (
+        "ある町に、{who}という子どもと、{animal}の{pet}がいました。",
+        "{who}には、{animal}の{pet}という友だちがいました。",
+        "{who}は、{animal}の{pet}といつも一緒でした。",
+    ),
+    "treasure": (
+        "{who}の宝物は、{color}{item}でした。",
+        "{who}は、誕生日にもらった{color}{item}を大切にしていました。",
+        "{color}{item}は、{who}のお気に入りでした。",
+    ),
+    "trip": (
+        "ある日、{who}は{pet}を連れて{place}へ行きました。",
+        "ある朝、{who}と{pet}は{place}へ遊びに行きました。",
+        "日曜日に、{who}は{pet}と{place}まで歩いていきました。",
+    ),
+    "loss": (
+        "ところが、帰ろうとすると、{color}{item}がありません。",
+        "気がつくと、{color}{item}がなくなっていました。",
+        "{pet}と遊んでいるうちに、{who}は{color}{item}をなくしてしまいました。",
+    ),
+    "search": (
+        "{who}は{place}の中を歩き回りましたが、{item}は見つかりません。",
+        "「どこへ行ったのだろう」と、{who}は悲しくなりました。",
+        "{who}と{pet}は、{item}をさがし始めました。",
+    ),
+    "meeting": (
+        "そこへ、{helper}が通りかかりました。",
+        "しばらくすると、{helper}がやって来ました。",
+        "{who}は、{place}で{helper}に会いました。",
+    ),
+    "asking": (
+        "{who}は{helper}に、{item}のことを話しました。",
+        "「{color}{item}を見ませんでしたか」と、{who}は聞きました。",
+    ),
+    "answer": (
+        "すると{helper}は、「{spot}で見ましたよ」と教えてくれました。",
+        "{helper}は、「{spot}をさがしてごらん」と言いました。",
+    ),
+    "hint": (
+        "そのとき、{pet}が急に走りだしました。",
+        "そのとき、{pet}の耳がぴくりと動きました。",
+        "すると、{pet}が{who}のそでを引っぱりました。",
+    ),
+    "found": (
+        "{spot}を見ると、{item}がありました。",
+        "行ってみると、{item}は{spot}にありました。",
+        "{pet}が、{spot}で{item}を見つけました。",
+    ),
+    "thanks": (
+        "{who}はお礼に、{helper}に{gift}をあげました。",
+        "{who}は「ありがとう」と言って、{helper}に{gift}をわたしました。",
+    ),
+    "praise": (
+        "「よくやったね」と、{who}は{pet}の頭をなでました。",
+        "{who}は、{pet}をだきしめました。",
+    ),
+    "ending": (
+        "{who}と{pet}は、{item}を持って家へ帰りました。",
+        "その夜、{who}は{item}をまくらもとに置いて眠りました。",
+        "それからというもの、{who}は{item}を前よりも大切にしました。",
+    ),
+}
+
+
+def draw(draw: Draw) -> tuple[Facts, list[str]]:
+    """Draw who loses what and where, and whether a passer-by helps."""
+    facts: Facts = {"who": draw.one(PEOPLE), "animal": (animal := draw.one(PETS)), "pet": draw.one(PETS[animal])}
+    facts |= {"color": draw.one(COLORS), "item": draw.one(ITEMS)}
+    facts |= {"place": (place := draw.one(SPOTS)), "spot": draw.one(SPOTS[place])}
+    kinds = ["opening", "treasure", "trip", "loss"] + ["search"] * draw.happens(0.5)
+    if draw.happens(0.6):
+        facts |= {"helper": draw.one(HELPERS), "gift": draw.one(GIFTS)}
+        return facts, [*kinds, "meeting", "asking", "answer", "found", "thanks", "ending"]
+    return facts, [*kinds, "hint", "found", "praise", "ending"]
+
+
+GENRE = Genre(
+    "tale",
+    draw,
+    WORDINGS,
+    values={
+        "who": PEOPLE,
+        "animal": (*PETS,),
+        "pet": sum(PETS.values(), ()),
+        "color": COLORS,
+        "item": ITEMS,
+        "place": (*SPOTS,),
+        "spot": sum(SPOTS.values(), ()),
+        "helper": HELPERS,
+        "gift": GIFTS,
+    },
+    rules={
+        "pet and animal": lambda animal, pet: pet in PETS[animal],
+        "spot and place": lambda place, spot: spot in SPOTS[place],
+    },
+)
