@@ -1,1 +1,1 @@
-"""A small world: a generator of simple Japanese texts whose facts and whose entropy are known, and a checker of texts."""
+"""A small world: a generator of simple Japanese texts with known facts and entropy, and a checker of texts."""

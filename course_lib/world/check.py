@@ -1,4 +1,4 @@
-"""What a text says in terms of the world: which sentences are sentences of the world, which facts they state, what contradicts."""
+"""What a text says in terms of the world: which of its sentences are of the world, what they state, what contradicts."""
 
 import inspect
 import random
@@ -20,10 +20,11 @@ PLOTS = 2000
 
 @dataclass(frozen=True)
 class Reading:
-    """A sentence understood: its genre, its kind, and the facts that it states, by name."""
+    """A sentence understood: its genre, its kind, its wording, and the facts that it states, by name."""
 
     genre: Genre
     kind: str
+    wording: str
     facts: Facts
 
 
@@ -38,7 +39,7 @@ class Verdict:
 
 
 def _pattern(wording: str, genre: Genre) -> re.Pattern[str]:
-    """Return what matches the sentences of a wording; a fact's group has its name and a number, as a fact may come twice."""
+    """Return what matches the sentences of a wording. Groups have a fact's name and a number: a fact may come twice."""
     parts = FIELD.split(re.escape(wording))
     for place in range(1, len(parts), 2):
         values = sorted(map(str, genre.values[parts[place]]), key=len, reverse=True)
@@ -47,9 +48,9 @@ def _pattern(wording: str, genre: Genre) -> re.Pattern[str]:
 
 
 @cache
-def _patterns() -> list[tuple[re.Pattern[str], Genre, str]]:
+def _patterns() -> list[tuple[re.Pattern[str], Genre, str, str]]:
     return [
-        (_pattern(wording, genre), genre, kind)
+        (_pattern(wording, genre), genre, kind, wording)
         for genre in GENRES
         for kind, wordings in genre.wordings.items()
         for wording in wordings
@@ -67,10 +68,10 @@ def _plots(genre: str) -> set[tuple[str, ...]]:
 def readings(sentence: str) -> tuple[Reading, ...]:
     """Return all ways to read a sentence as one of the world; in the world's own texts it is exactly one."""
     found = []
-    for pattern, genre, kind in _patterns():
+    for pattern, *known in _patterns():
         if match := pattern.fullmatch(sentence):
             facts = {name.rpartition("_")[0]: _value(value) for name, value in match.groupdict().items()}
-            found.append(Reading(genre, kind, facts))
+            found.append(Reading(*known, facts))
     return tuple(found)
 
 
@@ -81,9 +82,9 @@ def _value(text: str) -> Value:
 def check(text: str) -> Verdict:
     """Read a text.
 
-    Its genre is that of most sentences. Contradictions are named: `genre` (a sentence of another genre), `plot` (the
-    sentences do not stand in an order of the genre, or one is missing; only if all are of the world), a fact (two values
-    of it), and the rules of the genre that do not hold.
+    Its genre is that of most sentences. Contradictions are named: `genre` (a sentence of another genre), `plot` (all
+    sentences are of the world, but not in an order of the genre, or one is missing), a fact (it has two values), and the
+    rules of the genre that do not hold.
     """
     sentences = SENTENCE.findall(text)
     read = [next(iter(readings(sentence)), None) for sentence in sentences]
@@ -113,8 +114,9 @@ def table(texts: Sequence[str], training: Iterable[str] = ()) -> dict[str, Any]:
 
     Returns:
         `texts`; `sentences`, and the share of them that are `sentences of the world`; the share of texts `without
-        contradiction` (all sentences of the world, none contradicting); `contradictions`, by kind; with `training`, the share
-        of texts `copied` from it, and the `longest copied span` in characters: whole sentences in a row.
+        contradiction` (all their sentences are of the world, and none contradicts another); the `contradictions`, by kind;
+        with `training`, the share of texts `copied` from it, and the `longest copied span`: characters of whole sentences
+        in a row.
     """
     verdicts = [check(text) for text in texts]
     read = [reading for verdict in verdicts for reading in verdict.readings]

@@ -39,8 +39,8 @@ class Genre:
         draw: draws the facts of a document, and the kinds of its sentences in their order.
         wordings: for each kind of sentence its wordings, each equally likely; `{pet}` stands for the fact `pet`.
         values: all values of each fact.
-        rules: by name, what must hold between facts; the parameters are the facts that a rule needs (`told`: the kinds of
-            the text's sentences).
+        rules: by name, what must hold between facts. The parameters of a rule name the facts that it needs; `told` is the
+            set of kinds of the text's sentences.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Document:
 
 
 def write(genres: Sequence[Genre], rng: random.Random) -> Document:
-    """Draw a document: its genre, its facts, and one wording for each sentence, each genre and wording equally likely."""
+    """Draw a document: its genre, its facts, a wording for each sentence. Genres and wordings are equally likely."""
     draw = Draw(rng)
     genre = draw.one(genres)
     facts, kinds = genre.draw(draw)

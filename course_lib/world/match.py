@@ -15,11 +15,11 @@ WORDINGS = {
     ),
     "first": (
         "前半は、{home}が{home1}点、{away}が{away1}点でした。",
-        "前半に{home}は{home1}点、{away}は{away1}点を取りました。",
+        "前半の得点は、{home}が{home1}点、{away}が{away1}点でした。",
     ),
     "second": (
         "後半は、{home}が{home2}点、{away}が{away2}点でした。",
-        "後半に{home}は{home2}点、{away}は{away2}点を取りました。",
+        "後半の得点は、{home}が{home2}点、{away}が{away2}点でした。",
     ),
     "result": (
         "結局、{winner}が{high}対{low}で{loser}に勝ちました。",
