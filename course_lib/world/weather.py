@@ -3,7 +3,14 @@
 from course_lib.world.genre import Draw, Facts, Genre
 from course_lib.world.words import CITIES
 
-HIGHS = {"春": range(14, 23), "夏": range(27, 36), "秋": range(15, 24), "冬": range(8, 14)}
+# season: highest temperatures, and by how many degrees the lowest is lower
+SEASONS = {
+    "春": (range(14, 23), range(6, 9)),
+    "夏": (range(27, 36), range(5, 8)),
+    "秋": (range(15, 24), range(6, 9)),
+    "冬": (range(5, 12), range(3, 5)),
+}
+SNOW = 7  # degrees: it snows on days that are no warmer
 SKIES = ("晴れ", "くもり", "雨", "雪")
 WINDS = ("北", "南", "東", "西")
 FORCES = ("弱く", "やや強く", "強く")
@@ -59,11 +66,12 @@ ADVICE = ("umbrella", "slippery", "hot", "cold", "mild", "dull")
 
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw place, season, sky, temperatures and wind."""
-    facts: Facts = {"area": draw.one(CITIES), "season": (season := draw.one(HIGHS))}
-    facts["sky"] = sky = draw.one(SKIES if season == "冬" else SKIES[:3])
+    facts: Facts = {"area": draw.one(CITIES), "season": (season := draw.one(SEASONS))}
+    highs, less = SEASONS[season]
+    facts["high"] = high = draw.one(highs)
+    facts["low"] = low = high - draw.one(less)
+    facts["sky"] = sky = draw.one(SKIES if high <= SNOW else SKIES[:3])
     facts["later"] = draw.one(other for other in SKIES[:3] if other != sky)
-    facts["high"] = high = draw.one(HIGHS[season])
-    facts["low"] = low = high - draw.one(range(5, 8))
     facts |= {"wind": draw.one(WINDS), "force": (force := draw.one(FORCES))}
     waves = ["waves"] * (force == "強く")
     return facts, ["opening", "sky", "later", "temperatures", "wind", *waves, advice(sky, high, low)]
@@ -75,18 +83,18 @@ GENRE = Genre(
     WORDINGS,
     values={
         "area": CITIES,
-        "season": (*HIGHS,),
+        "season": (*SEASONS,),
         "sky": SKIES,
         "later": SKIES[:3],
-        "high": range(8, 36),
+        "high": range(5, 36),
         "low": range(1, 31),
         "wind": WINDS,
         "force": FORCES,
     },
     rules={
-        "temperature and season": lambda season, high: high in HIGHS[season],
-        "low and high": lambda low, high: 5 <= high - low <= 7,
-        "snow in winter": lambda season, sky: sky != "雪" or season == "冬",
+        "temperature and season": lambda season, high: high in SEASONS[season][0],
+        "low and high": lambda season, low, high: high - low in SEASONS[season][1],
+        "snow and cold": lambda sky, high: sky != "雪" or high <= SNOW,
         "change of sky": lambda sky, later: sky != later,
         "waves and wind": lambda force, told: force == "強く" or "waves" not in told,
         "advice": lambda sky, high, low, told: not (told & {*ADVICE}) or told & {*ADVICE} == {advice(sky, high, low)},
