@@ -29,6 +29,10 @@ ROAD: dict[str, dict[str, Verb]] = {
         "corpus wikipedia": Verb("corpus:wikipedia", "Extract the articles of a dump", "corpus.wikipedia", True),
         "corpus webtext": Verb("corpus:webtext", "Filter web text and remove duplicates", "corpus.webtext", True),
     },
+    "A small world": {
+        "world write": Verb("world:write", "Write documents whose facts and probability are known", text=True),
+        "world check": Verb("world:check", "Check texts: sentences, facts, contradictions, copies"),
+    },
     "Words": {
         "segment": Verb("corpus:segment", "Normalize documents and segment them", "japanese.segment", True),
         "segment-eval": Verb("corpus:segment_eval", "Compare segmenters with text segmented by hand"),
@@ -95,6 +99,7 @@ ROAD: dict[str, dict[str, Verb]] = {
 }
 VERBS = {words: verb for part in ROAD.values() for words, verb in part.items()}
 GROUPS = {
+    "world": "Write and check texts of the small world",
     "corpus": "Turn raw dumps into clean documents, one JSON object a line",
     "tokenizer": "Train tokenizers that AutoTokenizer loads",
     "scale": "Corpus work on one machine, Slurm or Ray",

@@ -1,4 +1,4 @@
-"""What a text says in terms of the world: which of its sentences are of the world, what they state, what contradicts."""
+"""What a text says: which of its sentences are of the world, which facts they state, and what contradicts."""
 
 import inspect
 import random
@@ -83,8 +83,8 @@ def check(text: str) -> Verdict:
     """Read a text.
 
     Its genre is that of most sentences. Contradictions are named: `genre` (a sentence of another genre), `plot` (all
-    sentences are of the world, but not in an order of the genre, or one is missing), a fact (it has two values), and the
-    rules of the genre that do not hold.
+    sentences are of the world, but not in an order of the genre), a fact (it has two values), and the genre's rules that
+    do not hold.
     """
     sentences = SENTENCE.findall(text)
     read = [next(iter(readings(sentence)), None) for sentence in sentences]
@@ -114,9 +114,9 @@ def table(texts: Sequence[str], training: Iterable[str] = ()) -> dict[str, Any]:
 
     Returns:
         `texts`; `sentences`, and the share of them that are `sentences of the world`; the share of texts `without
-        contradiction` (all their sentences are of the world, and none contradicts another); the `contradictions`, by kind;
-        with `training`, the share of texts `copied` from it, and the `longest copied span`: characters of whole sentences
-        in a row.
+        contradiction` (all their sentences are of the world, and none contradicts another); `genres` and
+        `contradictions`, counted by kind. With `training`: the share of texts `copied` from it, and the `longest copied
+        span` in characters, of whole sentences in a row.
     """
     verdicts = [check(text) for text in texts]
     read = [reading for verdict in verdicts for reading in verdict.readings]

@@ -37,10 +37,10 @@ class Genre:
     Attributes:
         name: its name in documents and tables.
         draw: draws the facts of a document, and the kinds of its sentences in their order.
-        wordings: for each kind of sentence its wordings, each equally likely; `{pet}` stands for the fact `pet`.
+        wordings: for each kind of sentence its wordings, equally likely; `{pet}` stands for the fact `pet`.
         values: all values of each fact.
-        rules: by name, what must hold between facts. The parameters of a rule name the facts that it needs; `told` is the
-            set of kinds of the text's sentences.
+        rules: by name, what must hold between facts. The parameters of a rule name the facts that it needs; `told` is
+            the set of kinds of the text's sentences.
     """
 
     name: str

@@ -1,0 +1,55 @@
+"""Verbs of the small world."""
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+from course_lib.command_line.output import Shown
+from course_lib.language.words import tr
+
+LEAST = {"min": 1}
+
+
+def write(
+    target: Path,
+    *,
+    documents: Annotated[int, "number of documents", LEAST] = 12_000,
+    seed: Annotated[int, "documents of two seeds differ; document i of a seed is always the same"] = 0,
+) -> Shown:
+    """Write documents of the small world as JSON Lines: text, genre, facts, and bits = −log₂ of its probability."""
+    import orjson
+
+    from course_lib.files import atomic_write
+    from course_lib.notebooks.progress import progress
+    from course_lib.world.genres import documents as drawn
+
+    characters, bits = 0, 0.0
+    with atomic_write(target) as out, progress(documents, tr("documents"), tr("writing")) as bar:
+        for document in drawn(documents, seed):
+            out.write(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
+            characters, bits = characters + len(document.text), bits + document.bits
+            bar.update()
+    found = {"documents": documents, "characters": characters, "bits_per_character": bits / characters}
+    line = "{documents:,} documents, {characters:,} characters, {bits_per_character:.3f} bits/char → {target}"
+    return Shown(found, tr(line, **found, target=target))
+
+
+def check(
+    texts: Annotated[Sequence[Path], "documents: .jsonl, or .txt with an empty line between; - reads standard input"],
+    *,
+    training: Annotated[Sequence[Path], "what the texts may have been copied from; repeatable"] = (),
+) -> Shown:
+    """Check texts against the small world, and print the shares of sentences, facts and copies."""
+    from course_lib.documents import read_texts
+    from course_lib.world.check import table
+
+    found = table([*chain.from_iterable(map(read_texts, texts))], chain.from_iterable(map(read_texts, training)))
+    lines = [
+        f"{tr(name):24} {value:.1%}" if isinstance(value, float) else f"{tr(name):24} {value:,}"
+        for name, value in found.items()
+        if not isinstance(value, dict)
+    ]
+    for name in ("genres", "contradictions"):
+        lines += [f"{tr(name)}: " + ", ".join(f"{kind} {count}" for kind, count in found[name].items())]
+    return Shown(found, "\n".join(lines))
