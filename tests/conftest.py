@@ -61,6 +61,7 @@ SLOW = (
     "tests/evaluation/test_harness.py",
     "tests/evaluation/test_command.py",
     "tests/subword/test_small_model.py",
+    "tests/world/",
     "tests/checkpoints/",
     "tests/exercises/",
     "tests/corpus/test_download.py",

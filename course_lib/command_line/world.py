@@ -25,14 +25,14 @@ def write(
     from course_lib.world.genres import documents as drawn
 
     characters, bits = 0, 0.0
-    with atomic_write(target) as out, progress(documents, tr("documents"), tr("writing")) as bar:
+    with atomic_write(target) as out, progress(documents, "documents", "writing") as bar:
         for document in drawn(documents, seed):
             out.write(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
             characters, bits = characters + len(document.text), bits + document.bits
             bar.update()
     found = {"documents": documents, "characters": characters, "bits_per_character": bits / characters}
-    line = "{documents:,} documents, {characters:,} characters, {bits_per_character:.3f} bits/char → {target}"
-    return Shown(found, tr(line, **found, target=target))
+    counts = tr("{documents:,} documents, {characters:,} characters, {bits_per_character:.3f} bits/char", **found)
+    return Shown(found, f"{counts} → {target}")
 
 
 def check(
@@ -46,10 +46,10 @@ def check(
 
     found = table([*chain.from_iterable(map(read_texts, texts))], chain.from_iterable(map(read_texts, training)))
     lines = [
-        f"{tr(name):24} {value:.1%}" if isinstance(value, float) else f"{tr(name):24} {value:,}"
+        f"{name:24} {value:.1%}" if isinstance(value, float) else f"{name:24} {value:,}"
         for name, value in found.items()
         if not isinstance(value, dict)
     ]
     for name in ("genres", "contradictions"):
-        lines += [f"{tr(name)}: " + ", ".join(f"{kind} {count}" for kind, count in found[name].items())]
+        lines += [f"{name}: " + ", ".join(f"{kind} {count}" for kind, count in found[name].items())]
     return Shown(found, "\n".join(lines))

@@ -68,10 +68,10 @@ def _plots(genre: str) -> set[tuple[str, ...]]:
 def readings(sentence: str) -> tuple[Reading, ...]:
     """Return all ways to read a sentence as one of the world; in the world's own texts it is exactly one."""
     found = []
-    for pattern, *known in _patterns():
+    for pattern, genre, kind, wording in _patterns():
         if match := pattern.fullmatch(sentence):
             facts = {name.rpartition("_")[0]: _value(value) for name, value in match.groupdict().items()}
-            found.append(Reading(*known, facts))
+            found.append(Reading(genre, kind, wording, facts))
     return tuple(found)
 
 
@@ -83,8 +83,8 @@ def check(text: str) -> Verdict:
     """Read a text.
 
     Its genre is that of most sentences. Contradictions are named: `genre` (a sentence of another genre), `plot` (all
-    sentences are of the world, but not in an order of the genre), a fact (it has two values), and the genre's rules that
-    do not hold.
+    sentences are of the world, but not in an order of the genre), a fact (it has two values), and the rules of the
+    genre that do not hold.
     """
     sentences = SENTENCE.findall(text)
     read = [next(iter(readings(sentence)), None) for sentence in sentences]

@@ -1,6 +1,8 @@
 """The report of a day: as a diary in plain form, and as a letter in polite form. Same events, two styles."""
 
-from course_lib.world.genre import Draw, Facts, Genre
+from collections.abc import Callable, Sequence
+
+from course_lib.world.genre import Draw, Facts, Genre, Value
 from course_lib.world.words import PEOPLE
 
 WEEKDAYS = ("月曜日", "火曜日", "水曜日", "木曜日", "金曜日", "土曜日", "日曜日")
@@ -69,7 +71,7 @@ STYLES = {
         ("次は{friend}と{next}へ行きたい。", "次は{friend}と{next}へ行きたいです。"),
     ),
 }
-GREETINGS = {
+GREETINGS: dict[str, tuple[str, ...]] = {
     "greeting": ("お元気ですか。", "お母さん、お元気ですか。", "先生、お変わりありませんか。"),
     "closing": ("では、また手紙を書きます。", "お返事を待っています。", "どうぞお元気で。"),
 }
@@ -96,7 +98,7 @@ def letter(draw: Draw) -> tuple[Facts, list[str]]:
     return facts, ["greeting", *kinds, "closing"]
 
 
-VALUES = {
+VALUES: dict[str, Sequence[Value]] = {
     "weekday": WEEKDAYS,
     "sky": SKIES,
     "friend": PEOPLE,
@@ -110,7 +112,7 @@ VALUES = {
     "total": range(2, 11),
     "next": (*DEEDS,),
 }
-RULES = {
+RULES: dict[str, Callable[..., bool]] = {
     "deed and place": lambda place, deed: deed in DEEDS[place],
     "rain": lambda sky, told: ("rain" in told) == (sky == "雨"),
     "snow": lambda sky, told: ("snow" in told) == (sky == "雪"),
