@@ -3,14 +3,14 @@
 from course_lib.world.genre import Draw, Facts, Genre
 from course_lib.world.words import CITIES, PEOPLE
 
-SPORTS = ("サッカー", "ハンドボール", "ホッケー", "水球")
-VENUES = ("県立競技場", "市民グラウンド", "大学の体育館", "中央公園", "海辺の競技場")
+SPORTS = ("サッカー", "ホッケー", "フットサル")
+VENUES = ("県立競技場", "市民グラウンド", "大学のグラウンド", "中央競技場", "海辺の競技場")
 POINTS = range(4)  # of a team in a half
 
 WORDINGS = {
     "opening": (
         "{venue}で、{home}と{away}が{sport}の試合をしました。",
-        "{sport}の{home}対{away}の試合が、{venue}で行われました。",
+        "{home}対{away}の{sport}の試合が、{venue}で行われました。",
         "{home}は{venue}で、{away}と{sport}の試合をしました。",
     ),
     "first": (
@@ -22,18 +22,18 @@ WORDINGS = {
         "後半の得点は、{home}が{home2}点、{away}が{away2}点でした。",
     ),
     "result": (
-        "結局、{winner}が{high}対{low}で{loser}に勝ちました。",
+        "この結果、{winner}が{high}対{low}で{loser}に勝ちました。",
         "試合は、{high}対{low}で{winner}の勝ちでした。",
         "{loser}は、{low}対{high}で{winner}に敗れました。",
     ),
     "hero": (
-        "{winner}では、{hero}選手がよく走りました。",
-        "{winner}の{hero}選手が、最後の点を決めました。",
+        "{winner}の{hero}選手が、よく走りました。",
+        "{winner}の{hero}選手が、大事な点を決めました。",
     ),
     "comment": (
         "{hero}選手は、「みんなのおかげです」と話しました。",
         "「とてもうれしいです」と、{hero}選手は言いました。",
-        "監督は、{hero}選手をほめました。",
+        "{winner}の監督は、{hero}選手をほめました。",
     ),
     "ending": (
         "{loser}の監督は、「次は勝ちます」と言いました。",

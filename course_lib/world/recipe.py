@@ -3,10 +3,10 @@
 from course_lib.world.genre import Draw, Facts, Genre
 
 COUNTED = ("たまねぎ", "じゃがいも", "トマト", "ピーマン", "かぶ", "なす")
-ADDED = ("にんじん", "大根", "キャベツ", "ねぎ", "きのこ", "ほうれん草")
+ADDED = ("もやし", "にら", "キャベツ", "ねぎ", "きのこ", "ほうれん草")
 MEATS = ("鶏肉", "豚肉", "牛肉", "とうふ", "えび", "たら")
 SEASONINGS = ("しょうゆ", "みそ", "塩", "酢", "カレー粉", "ごま油")
-SPOONS = ("大さじ1杯", "大さじ2杯", "小さじ1杯", "小さじ2杯")
+SPOONS = ("小さじ1杯", "小さじ2杯", "小さじ3杯")
 # dish: (pan, verb)
 DISHES = {
     "煮物": ("なべ", "煮"),
@@ -29,7 +29,7 @@ WORDINGS = {
     "more": ("ほかに、{added}と{seasoning}を使います。", "{added}と{seasoning}も用意します。"),
     "cut": (
         "まず、{vegetable}と{added}を{shape}切ります。",
-        "はじめに{vegetable}をよく洗って、{added}と一緒に{shape}切ります。",
+        "はじめに{vegetable}と{added}をよく洗って、{shape}切ります。",
     ),
     "heat": (
         "次に、{pan}に{meat}と{vegetable}を入れて、{minutes}分{verb}ます。",
@@ -40,12 +40,12 @@ WORDINGS = {
         "最後に{added}を入れて、{seasoning}を{spoons}加えます。",
     ),
     "time": (
-        "時間は、準備に{prepare}分、{dish}に{minutes}分、合わせて{total}分です。",
-        "準備の{prepare}分と合わせて、{total}分でできます。",
+        "時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。",
+        "準備の{prepare}分も入れて、全部で{total}分です。",
     ),
     "serve": (
-        "熱いうちに、{people}人で食べましょう。",
-        "{people}人の皿に分けて、できあがりです。",
+        "{people}人で、熱いうちに食べましょう。",
+        "{people}人分の皿に盛って、できあがりです。",
         "この{dish}は、ごはんによく合います。",
     ),
 }
@@ -56,7 +56,7 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     facts: Facts = {"vegetable": draw.one(COUNTED), "meat": draw.one(MEATS), "dish": (dish := draw.one(DISHES))}
     facts |= {"people": (people := draw.one((2, 3, 4))), "count": draw.one((1, 2, 3)), "grams": GRAMS * people}
     facts |= {"added": draw.one(ADDED), "seasoning": draw.one(SEASONINGS), "spoons": draw.one(SPOONS)}
-    facts |= {"shape": draw.one(("小さく", "薄く", "大きく")), "pan": DISHES[dish][0], "verb": DISHES[dish][1]}
+    facts |= {"shape": draw.one(("小さめに", "薄めに", "大きめに")), "pan": DISHES[dish][0], "verb": DISHES[dish][1]}
     facts |= {"prepare": (prepare := draw.one((5, 10, 15))), "minutes": (minutes := draw.one((5, 10, 15, 20)))}
     return facts | {"total": prepare + minutes}, [*WORDINGS]
 
@@ -75,7 +75,7 @@ GENRE = Genre(
         "added": ADDED,
         "seasoning": SEASONINGS,
         "spoons": SPOONS,
-        "shape": ("小さく", "薄く", "大きく"),
+        "shape": ("小さめに", "薄めに", "大きめに"),
         "pan": ("なべ", "フライパン", "蒸し器"),
         "verb": ("煮", "炒め", "蒸し"),
         "prepare": range(5, 20, 5),
