@@ -42,7 +42,6 @@ class Mirror:
     address: str = ""
     pages: dict[str, Page] = field(default_factory=dict)
     tricks: dict[str, list[str]] = field(default_factory=dict)  # path -> one trick per request, then honest
-    retry_after: str = "0"
     requests: list[Request] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
 
@@ -96,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         self.mirror.requests.append(self.asked)
         page = self.mirror.pages.get(self.path)
         if trick == "status":
-            return self.head(int(value), [("Retry-After", self.mirror.retry_after)], 0)
+            return self.head(int(value), [], 0)
         if page is None:
             return self.head(404, [], 0)
         if trick == "silent":
@@ -106,14 +105,10 @@ class Handler(BaseHTTPRequestHandler):
         headers = [pair for pair in [("ETag", page.etag), ("Last-Modified", page.modified)] if pair[1]]
         status, start, content = 200, 0, page.body
         same = self.asked.if_range in (None, page.etag, page.modified)
-        if self.asked.range and same and trick != "no-range":
+        if self.asked.range and same:
             start = int(self.asked.range.removeprefix("bytes=").removesuffix("-"))
-            if start >= len(content):
-                return self.head(416, [("Content-Range", f"bytes */{len(content)}")], 0)
             status = 206
             headers.append(("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"))
-        if trick == "huge":
-            return self.head(200, headers, 10**18)
         self.head(status, headers, len(content) - start)
         return self.send(content[start:], trick, value)
 

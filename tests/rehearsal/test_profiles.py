@@ -4,7 +4,6 @@ All products of each profile are built, and each notebook runs in one profile: a
 processor time, which `python -m tests.rehearsal.run` does.
 """
 
-import json
 import shutil
 import subprocess
 import sys
@@ -71,8 +70,7 @@ def assert_texts(name: str, stage: Stage, workspace: Path) -> None:
     assert len(dumps) == 1 and dumps[0].startswith(f"/jawiki/latest/jawiki-latest-pages-articles-multistream{part}")
     assert "/jawiki/latest/jawiki-latest-sha1sums.txt" in stage.downloaded()
     assert ("/cc-100/ja.txt.xz" in stage.downloaded()) == (sources.webtext == "download")
-    records = [json.loads(path.read_text()) for path in (workspace / "downloads").glob("jawiki*.verified.json")]
-    assert [[*record["sums"]] for record in records] == [["sha1"]]
+    assert len(list((workspace / "downloads").glob("jawiki-*.bz2"))) == 1
     assert DAY not in "".join(stage.downloaded())
 
 
