@@ -8,6 +8,7 @@ spaces.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 # Language code → label that {{lang-xx|…}} puts before its words.
 LANGUAGES = {
@@ -50,49 +51,9 @@ SIMPLE = {
 }  # fmt: skip
 # {{FRA}} and {{flag|FRA}} show a flag and the country's name. The codes are from ISO 3166-1 and, where they differ,
 # also from the International Olympic Committee.
-_COUNTRIES = (
-    "AFG:アフガニスタン ALB:アルバニア ALG,DZA:アルジェリア AND:アンドラ ANG,AGO:アンゴラ "
-    "ANT,ATG:アンティグア・バーブーダ ARG:アルゼンチン ARM:アルメニア AUS:オーストラリア AUT:オーストリア "
-    "AZE:アゼルバイジャン BAH,BHS:バハマ BHR:バーレーン BRN:ブルネイ BAN,BGD:バングラデシュ BAR,BRB:バルバドス "
-    "BLR:ベラルーシ BEL:ベルギー BLZ:ベリーズ BEN:ベナン BHU,BTN:ブータン BOL:ボリビア BIH:ボスニア・ヘルツェゴビナ "
-    "BOT,BWA:ボツワナ BRA:ブラジル BUL,BGR:ブルガリア BUR,BFA:ブルキナファソ BDI:ブルンジ CAM,KHM:カンボジア "
-    "CMR:カメルーン CAN:カナダ CPV:カーボベルデ CAF:中央アフリカ CHA,TCD:チャド CHI,CHL:チリ CHN,PRC:中国 "
-    "COL:コロンビア COM:コモロ CGO,COG:コンゴ共和国 COD:コンゴ民主共和国 COK:クック諸島 CRC,CRI:コスタリカ "
-    "CIV:コートジボワール CRO,HRV:クロアチア CUB:キューバ CYP:キプロス CZE:チェコ TCH:チェコスロバキア "
-    "DEN,DNK:デンマーク DJI:ジブチ DMA:ドミニカ国 DOM:ドミニカ共和国 ECU:エクアドル EGY:エジプト "
-    "ESA,SLV:エルサルバドル GNQ:赤道ギニア ERI:エリトリア EST:エストニア ETH:エチオピア FIJ,FJI:フィジー "
-    "FIN:フィンランド FRA:フランス GAB:ガボン GAM,GMB:ガンビア GEO:ジョージア GER,DEU:ドイツ GDR,DDR:東ドイツ "
-    "FRG:西ドイツ GHA:ガーナ GRE,GRC:ギリシャ GRN,GRD:グレナダ GUA,GTM:グアテマラ GUI,GIN:ギニア "
-    "GBS,GNB:ギニアビサウ GUY:ガイアナ HAI,HTI:ハイチ HON,HND:ホンジュラス HKG:香港 HUN:ハンガリー "
-    "ISL:アイスランド IND:インド INA,IDN:インドネシア IRI,IRN:イラン IRQ:イラク IRL:アイルランド ISR:イスラエル "
-    "ITA:イタリア JAM:ジャマイカ JPN:日本 JOR:ヨルダン KAZ:カザフスタン KEN:ケニア KIR:キリバス PRK:北朝鮮 "
-    "KOR,ROK:韓国 XKX,KOS:コソボ KUW,KWT:クウェート KGZ:キルギス LAO:ラオス LAT,LVA:ラトビア "
-    "LIB,LBN:レバノン LES,LSO:レソト LBR:リベリア LBA,LBY:リビア LIE:リヒテンシュタイン LTU:リトアニア "
-    "LUX:ルクセンブルク MAC:マカオ MKD:北マケドニア MAD,MDG:マダガスカル MAW,MWI:マラウイ MAS,MYS:マレーシア "
-    "MDV:モルディブ MLI:マリ共和国 MLT:マルタ MHL:マーシャル諸島 MTN,MRT:モーリタニア MRI,MUS:モーリシャス "
-    "MEX:メキシコ FSM:ミクロネシア連邦 MDA:モルドバ MON,MCO:モナコ MGL,MNG:モンゴル国 MNE:モンテネグロ "
-    "MAR:モロッコ MOZ:モザンビーク MYA,MMR:ミャンマー NAM:ナミビア NRU:ナウル NEP,NPL:ネパール "
-    "NED,NLD:オランダ NZL:ニュージーランド NCA,NIC:ニカラグア NIG,NER:ニジェール NGR,NGA:ナイジェリア "
-    "NIU:ニウエ NOR:ノルウェー OMA,OMN:オマーン PAK:パキスタン PLW:パラオ PLE,PSE:パレスチナ PAN:パナマ "
-    "PNG:パプアニューギニア PAR,PRY:パラグアイ PER:ペルー PHI,PHL:フィリピン POL:ポーランド POR,PRT:ポルトガル "
-    "PUR,PRI:プエルトリコ QAT:カタール ROC,TWN:中華民国 TPE:チャイニーズタイペイ ROM,ROU:ルーマニア RUS:ロシア "
-    "URS,SSR:ソビエト連邦 RWA:ルワンダ SKN,KNA:セントクリストファー・ネイビス LCA:セントルシア "
-    "VIN,VCT:セントビンセント・グレナディーン SAM,WSM:サモア SMR:サンマリノ STP:サントメ・プリンシペ "
-    "KSA,SAU:サウジアラビア SEN:セネガル SRB:セルビア SCG:セルビア・モンテネグロ YUG:ユーゴスラビア SEY,SYC:セーシェル "
-    "SLE:シエラレオネ SIN,SGP:シンガポール SVK:スロバキア SLO,SVN:スロベニア SOL,SLB:ソロモン諸島 SOM:ソマリア "
-    "RSA,ZAF:南アフリカ共和国 SSD:南スーダン ESP:スペイン SRI,LKA:スリランカ SUD,SDN:スーダン SUR:スリナム "
-    "SWZ:エスワティニ SWE:スウェーデン SUI,CHE:スイス SYR:シリア TJK:タジキスタン TAN,TZA:タンザニア THA:タイ "
-    "TLS:東ティモール TOG,TGO:トーゴ TGA,TON:トンガ TRI,TTO:トリニダード・トバゴ TUN:チュニジア TUR:トルコ "
-    "TKM:トルクメニスタン TUV:ツバル UGA:ウガンダ UKR:ウクライナ UAE,ARE:アラブ首長国連邦 GBR,UK:イギリス "
-    "ENG:イングランド SCO:スコットランド WAL:ウェールズ NIR:北アイルランド USA,US:アメリカ合衆国 URU,URY:ウルグアイ "
-    "UZB:ウズベキスタン VAN,VUT:バヌアツ VAT:バチカン VEN:ベネズエラ VIE,VNM:ベトナム YEM:イエメン "
-    "ZAM,ZMB:ザンビア ZIM,ZWE:ジンバブエ ABW:アルバ BMU:バミューダ諸島 CYM:ケイマン諸島 FRO:フェロー諸島 "
-    "GIB:ジブラルタル GRL:グリーンランド GUM:グアム NCL:ニューカレドニア PYF:フランス領ポリネシア ESH:西サハラ "
-    "UN:国際連合 EU,EUR:欧州連合"
-)
-COUNTRIES = {
-    code: name for codes, name in (entry.split(":") for entry in _COUNTRIES.split()) for code in codes.split(",")
-}
+_TABLE = Path(__file__).with_name("countries.tsv").read_text(encoding="utf8")
+_ROWS = (row.split("\t") for row in _TABLE.splitlines())
+COUNTRIES = {code: name for codes, name in _ROWS for code in codes.split(",")}
 # {{USA1912}} shows the flag from 1912.
 COUNTRY = re.compile(r"([A-Z]{2,3})(?:\d{4})?")
 # The length of a key is bounded, so that a long argument without "=" is not searched to its end.
