@@ -111,7 +111,7 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(course: Course) -> None
     assert "fits" in course("memory -c stage/train.yaml --set data.input=examples")
     frozen = "--set model.checkpoint=stage --set model.ignore=stage/ignore-params.json"
     assert "frozen" in course(f"gptsan train -c gptsan-tiny-extra.yaml -o run {new} {frozen}")
-    assert "step 2" in course("gptsan export run -o model")
+    assert "step 2" in course("export run -o model")
     options = "--spout 1 --top-k 5 --num-generate 2 --seed 3 --max-new-tokens 8"
     assert course(f"gptsan generate model 明日は {options}").count("明日は") == 2
     assert course("gptsan generate model '' --max-new-tokens 3")
@@ -122,12 +122,12 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(course: Course) -> None
 def test_from_a_frozen_base_to_a_served_prefix(course: Course) -> None:
     new = f"--set engine.max_steps=2 {SHORT}"
     said = course(f"pretrain -c gpt-neox-tiny.yaml -o base --set data.input=[tokens] {new}{SMALL}")
-    assert "2 steps → " in said
+    assert "step 2" in said and said.endswith("base/model\n")
     Path("task.jsonl").write_text('{"text": "雨が降る。\\n学生が学ぶ。"}\n' * 40, encoding="utf8")
     task = "--set data.input=task.jsonl --set model.base=base/model --set model.warm_start_steps=2"
     said = course(f"prefix train -c prefix-tiny.yaml -o run {new}{task} --set optimizer.lr.warmup_steps=1")
     assert "global step 2" in said
-    assert "smile" in course("prefix export run -o smile.safetensors")
+    assert "smile" in course("export run -o smile.safetensors")
     assert "peft form" in course("prefix convert smile.safetensors -o peft --form peft --base base/model")
     assert "deployed" in course("prefix report base/model")
     said = course("prefix generate base/model 雨が --prefix peft --max-new-tokens 3")

@@ -15,10 +15,11 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.corpus.config import Sources
 from course_lib.corpus.products import own_files
 from course_lib.documents import SAMPLE
+from course_lib.files import OPENERS
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
@@ -30,28 +31,23 @@ from course_lib.training.memory import plan
 
 # Sizes as published, November 2026 [bytes]: download, plain text in it. JAWIKI_PART is the first part of the dump.
 JAWIKI, JAWIKI_PART, CC100 = (4.5e9, 4.0e9), (3.0e8, 2.7e8), (1.5e10, 7.5e10)
-# Plain text in the bundled samples [bytes], and bytes of text in a byte of a compressed file.
-WIKIPEDIA_SAMPLE, WEBTEXT_SAMPLE = 690_000, 230_000
-PACKED = {".gz": 2.5, ".bz2": 3, ".xz": 3}
+# Plain text in the bundled samples, and in a byte of a compressed file [bytes].
+WIKIPEDIA_SAMPLE, WEBTEXT_SAMPLE, PACKED = 690_000, 230_000, 3
 # Repository on the Hub → download [bytes], license.
 MODELS = {
     "Tanrei/GPTSAN-japanese": (1.12e10, "MIT"),
     "rinna/japanese-gpt-neox-small": (4.5e8, "MIT"),
     "rinna/japanese-gpt-neox-3.6b-instruction-ppo": (7.4e9, "MIT"),
 }
-# Bytes of text per second and core, measured on two cores of an AMD EPYC (tests/bench/README.md).
-EXTRACT, SEGMENT, TOKENIZE = 1.4e6, 2.4e6, 9e6
-# The same of the search for duplicates, which runs in one process.
-CLEAN = 4e6
-# Seconds of BPE and Unigram training per byte of the sampled lines, all five tokenizers together.
-TOKENIZERS = 4e-6
-# The cells of notebook 3, which train more tokenizers and small models on a sample: seconds, and seconds per byte of
-# it, measured on 0.9 and 2.7 MB. The sample is at most SAMPLE bytes of the encyclopedia and of the other text.
-CELLS, CELLS_PER_BYTE = 10, 8e-5
+# Bytes of text per second and core, measured on two cores of an AMD EPYC (tests/bench/README.md). The search for
+# duplicates (CLEAN) runs in one process.
+EXTRACT, SEGMENT, TOKENIZE, CLEAN = 1.4e6, 2.4e6, 9e6, 4e6
+# Seconds per byte of the sampled lines for all five tokenizers; seconds, and seconds per byte of their sample of at
+# most 2 · SAMPLE bytes, for the cells of notebook 3, which train more tokenizers and small models.
+TOKENIZERS, CELLS, CELLS_PER_BYTE = 4e-6, 10, 8e-5
 # Average bytes per line, and of UTF-8 text per token of a 32,000-entry vocabulary.
 LINE, TOKEN = 120, 6.0
-# Share of the measured rate of matrix products that training reaches, and the least duration of a step [s]: the tiny
-# models took 70 to 120 s for 500 steps on two quiet cores.
+# Share of the measured rate of matrix products that training reaches, and the least duration of a step [s].
 TRAINING, STEP = 0.4, 0.12
 
 
@@ -76,9 +72,7 @@ def downloads() -> Iterator[Download]:
     """Yield what the current profile downloads."""
     sources = config.section("corpus.sources", Sources)
     if sources.wikipedia == "download":
-        what = tr("Japanese Wikipedia, {date}", date=sources.date)
-        if sources.part:
-            what = tr("{dump}, part {part}", dump=what, part=sources.part)
+        what = tr("Japanese Wikipedia, {date}", date=sources.date) + f" {sources.part or ''}".rstrip()
         yield Download(what, (JAWIKI_PART if sources.part else JAWIKI)[0], tr("CC BY-SA 4.0 and GFDL"))
     if sources.webtext == "download":
         terms = tr("terms of use of Common Crawl; rights of the pages' authors")
@@ -91,12 +85,12 @@ def downloads() -> Iterator[Download]:
 def stages() -> list[Stage]:
     """Return the estimated work of the current profile, in order."""
     sources = config.section("corpus.sources", Sources)
-    # plain text of the encyclopedia, and of the web text or the user's own texts [bytes]
+    # Plain text of the encyclopedia, and of the web text or the user's own texts [bytes].
     wikipedia, webtext = float(WIKIPEDIA_SAMPLE), CC100[1] if sources.webtext == "download" else WEBTEXT_SAMPLE
     if sources.wikipedia == "download":
         wikipedia = (JAWIKI_PART if sources.part else JAWIKI)[1]
     if sources.webtext == "files":
-        webtext = sum(path.stat().st_size * PACKED.get(path.suffix, 1) for path in own_files(sources))
+        webtext = sum(path.stat().st_size * (PACKED if path.suffix in OPENERS else 1) for path in own_files(sources))
     text, loaded = wikipedia + webtext, sum(each.size or 0 for each in downloads())
     # seconds of a byte on all cores
     extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))
@@ -148,21 +142,9 @@ def _training(chapter: int, what: str, settings: Any, samples: int, tokens: floa
     numbers = {"parameters": sizes.parameters / 1e6, "tokens": trained / 1e6}
     what = tr("{run}: {parameters:,.0f} M parameters, trains on {tokens:,.1f} M tokens", run=what, **numbers)
     if settings.launch.device != "cpu":
-        what += _lacking(plan(settings, ranks).total, ranks)
+        need = plan(settings, ranks).total / 1e9
+        what += tr("; planned for {ranks} × {need:.0f} GB of GPU memory", ranks=ranks, need=need)
     return Stage(chapter, trained / per_step * step / 3600, disk, what)
-
-
-def _lacking(need: float, ranks: int) -> str:
-    """Return what this machine lacks for a run that needs so many bytes on each GPU; "" if it lacks nothing."""
-    import torch
-
-    gpus = torch.cuda.device_count()
-    room = torch.cuda.get_device_properties(0).total_memory if gpus else 0
-    if gpus >= ranks and need <= room:
-        return ""
-    here = tr("{gpus} of {room:.0f} GB", gpus=gpus, room=room / 1e9) if gpus else tr("none")
-    message = mark("; planned for {ranks} × {need:.0f} GB of GPU memory, here {here}")
-    return tr(message, ranks=ranks, need=need / 1e9, here=here)
 
 
 def machine() -> str:
@@ -185,10 +167,9 @@ def _rate(dtype: NumberFormat) -> float:
 
     gpus, cores = torch.cuda.device_count(), default_workers()
     side, device = (8192, "cuda") if gpus else (256, "cpu")
-    # Emulation of 16-bit formats on a CPU is part of the measurement.
     a = torch.ones(side, side, dtype=TORCH[dtype], device=device)
     timer = timeit.Timer(lambda: (a @ a)[0, 0].item())
-    # One thread and the shortest of many products: other programs on the machine disturb this measurement least.
+    # One thread and the shortest of many products are what other programs on the machine disturb least.
     with one_thread():
         best = min(timer.repeat(timer.autorange()[0], 1))
     return 2 * side**3 / best * (gpus or cores)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from course_lib.command_line.models import Continued, Prompts, Run, Step
+from course_lib.command_line.models import Continued, Prompts
 from course_lib.command_line.output import Shown, text
 from course_lib.gptsan.config import EncodeConfig, VocabularyConfig
 from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
@@ -59,13 +59,6 @@ def add_extra_stage(
     from course_lib.gptsan.extra_stage import add_extra_stage
 
     return add_extra_stage(model, target, layers, seed)
-
-
-def export(run: Run, target: Path, *, step: Step = None) -> object:
-    """Write the model of a run's latest complete checkpoint as a Hugging Face folder."""
-    from course_lib.gptsan.export import export
-
-    return export(run, target, step)
 
 
 def generate(

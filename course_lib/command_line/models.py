@@ -1,4 +1,4 @@
-"""Verbs for models on disk: export, convert, publish and continue texts with them."""
+"""Verbs for models on disk: convert, publish and continue texts with them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.generation.config import GenerateConfig
 
 Model = Annotated[Path, "a Hugging Face model folder"]
-Run = Annotated[Path, "folder of a run"]
-Step = Annotated[int | None, "checkpoint to export; default: the latest one", {"min": 0}]
 Prompts = Annotated[Sequence[str], "raw Japanese text; - reads standard input"]
 
 
@@ -25,22 +23,6 @@ class Continued:
     def summary(self) -> str:
         """Return one text after the other."""
         return "\n".join(f"[{self.prefix}] {text}" if self.prefix else text for text in self.texts)
-
-
-def export(
-    run: Annotated[Path, "folder of a run, one of its checkpoints, or a raw DeepSpeed checkpoint"],
-    target: Path,
-    *,
-    dtype: Annotated[NumberFormat | None, "number format of the weights; default: that of the training"] = None,
-    license: Annotated[str | None, "license on the model card, such as apache-2.0"] = None,
-    config: Annotated[Path | None, "for a raw checkpoint: the run's YAML settings, or a config.json"] = None,
-    tokenizer: Annotated[Path | None, "for a raw checkpoint: its tokenizer folder"] = None,
-    step: Step = None,
-) -> object:
-    """Export the model of a run as a Hugging Face folder, with its tokenizer and a model card."""
-    from course_lib.pretrain.export import export
-
-    return export(run, target, dtype, license, config, tokenizer, step)
 
 
 def convert_megatron(

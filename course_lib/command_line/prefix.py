@@ -5,24 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from course_lib.command_line.models import Continued, Prompts, Run, Step
+from course_lib.command_line.models import Continued, Prompts
 from course_lib.command_line.output import Shown
 from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import tr
 from course_lib.prefix.config import Form
 
-Output = Annotated[Form, "form of the output"]
 Base = Annotated[Path, "a GPT-2 or GPT-NeoX folder; it is only read"]
-
-
-def export(run: Run, target: Path, *, form: Output = "course", step: Step = None) -> object:
-    """Write the prefix of a run's latest complete checkpoint.
-
-    If the run's method is `full`, the trained model is written as a Hugging Face folder instead.
-    """
-    from course_lib.prefix.export import export
-
-    return export(run, target, form, step)
 
 
 def generate(
@@ -55,7 +44,7 @@ def convert(
     prefix: Annotated[Path, "a prefix file of any form, or a peft folder"],
     target: Path,
     *,
-    form: Output = "course",
+    form: Annotated[Form, "form of the output"] = "course",
     base: Annotated[Path | None, "the model the prefix belongs to; checked, and recorded in the output"] = None,
     task: Annotated[str | None, "name of the task; default: as in the file"] = None,
 ) -> object:

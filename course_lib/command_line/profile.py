@@ -3,7 +3,7 @@
 import shlex
 import shutil
 from collections.abc import Sequence
-from math import floor, inf, log10
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,45 +20,47 @@ UNITS = (
     (3600, mark("{number} s"), 90),
     (60, mark("{number} min"), 90),
     (1, mark("{number} h"), 48),
-    (1 / 24, mark("{number} days"), 700),
-    (1 / 8766, mark("{number} years"), inf),
+    (1 / 24, mark("{number} days"), inf),
 )
 
 
 def show(name: Annotated[str | None, "a profile's name or path; default: COURSE_PROFILE"] = None) -> object:
     """Print what a profile sets, what it downloads, and the estimated hours and disk space on this machine."""
+    from course_lib.command_line import costs
+    from course_lib.settings import config
+
     with options.environment(name):
-        return _shown()
+        content = {"profile": profiles.name(), "sections": config.sections()}
+        content |= {"downloads": list(costs.downloads()), "stages": costs.stages()}
+        return Shown(content, _table(**content))
 
 
-def _shown() -> Shown:
+def _table(profile: str, sections: dict[str, Any], downloads: list[Any], stages: list[Any]) -> str:
     from course_lib.command_line import costs
     from course_lib.paths import root
-    from course_lib.settings import config, yaml_values
+    from course_lib.settings import yaml_values
 
-    sections, loaded, stages = config.sections(), list(costs.downloads()), costs.stages()
     nested: dict[str, Any] = {}
     for section, values in sections.items():
         chapter, _, inner = section.partition(".")
         nested.setdefault(chapter, {})[inner] = values
     lines = [
-        tr("profile {name}: {path}", name=profiles.name(), path=profiles.file()),
+        tr("profile {name}: {path}", name=profile, path=profiles.file()),
         tr("products: {folder}", folder=root()) + "\n",
         yaml_values.dump(nested) + tr("# All other settings are the defaults that `course VERB --help` lists.") + "\n",
-        tr("downloads:") if loaded else tr("downloads: none"),
+        tr("downloads:") if downloads else tr("downloads: none"),
     ]
-    for each in loaded:
+    for each in downloads:
         size = tr("unknown") if each.size is None else human_size(each.size)
         lines.append(f"{padded(size, '>10')}  {each.what} ({each.license})")
     estimates = tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine())
-    lines += ["", estimates]
     rows = [(tr("chapter {number}", number=stage.chapter), *stage[1:]) for stage in stages]
     hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
     rows.append((tr("all"), hours, disk, tr("not counted: the other notebooks' own cells, minutes each")))
+    lines += ["", estimates]
     for title, took, space, what in rows:
         lines.append(f"{padded(title, '<9')}{padded(duration(took), '>10')}{human_size(space):>10}  {what}")
-    content = {"profile": profiles.name(), "sections": sections, "downloads": loaded, "stages": stages}
-    return Shown(content, "\n".join(lines))
+    return "\n".join(lines)
 
 
 def new(
@@ -96,24 +98,19 @@ def new(
             text = (profiles.CONFIGS / "new" / template).read_text(encoding="utf8")
             (temporary / target).write_text(text.format(like=like, shortest=shortest, config=gpt2), encoding="utf8")
     profile, short = folder / f"{name}.yaml", sum(length < shortest for length in lengths)
-    sizes = {"profile": profile, "documents": len(lengths), "characters": sum(lengths), "short": short}
-    if not texts:
-        print(tr("{profile}: put .txt or .jsonl files into {folder}", profile=profile, folder=folder / "texts"))
-    elif short:
-        message = mark(
-            "{profile}: {documents:,} documents, {characters:,} characters; {short:,} of them too short, see "
-            "filters.min_chars there"
-        )
-        print(tr(message, **sizes))
+    if texts:
+        sizes = {"documents": len(lengths), "characters": sum(lengths), "short": short}
+        message = mark("{profile}: {documents:,} documents, {characters:,} characters")
+        too_short = mark("; {short:,} of them too short, see filters.min_chars there")
+        print(tr(message, profile=profile, **sizes) + (tr(too_short, **sizes) if short else ""))
     else:
-        print(tr("{profile}: {documents:,} documents, {characters:,} characters", **sizes))
+        print(tr("{profile}: put .txt or .jsonl files into {folder}", profile=profile, folder=folder / "texts"))
     message = mark("Next: export COURSE_PROFILE={path}; course profile show; course run all")
     print(tr(message, path=shlex.quote(str(profile.absolute()))))
 
 
 def duration(hours: float) -> str:
-    """Return hours as text with two significant digits, in the unit that suits them."""
+    """Return hours as text, in the unit that suits them."""
     factor, message, _ = next(each for each in UNITS if hours * each[0] < each[2])
     value = hours * factor
-    digits = max(0, 1 - floor(log10(max(value, 1))))
-    return tr(message, number=f"{round(value, 1 - floor(log10(max(value, 1)))):,.{digits}f}")
+    return tr(message, number=f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}")

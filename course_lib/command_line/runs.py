@@ -1,4 +1,4 @@
-"""The three training verbs, and the settings that they share with `course memory`."""
+"""The three training verbs, the export of their runs, and the settings that they share with `course memory`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any
 
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.command_line import options, output
 from course_lib.command_line.output import Shown
 from course_lib.errors import UsageError
@@ -19,19 +20,22 @@ from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.settings import config as configuration
 from course_lib.settings import profiles
 from course_lib.training import sbatch
+from course_lib.training.run_dir import MODEL
+from course_lib.training.task import CONFIG
 
 
 @dataclass(frozen=True)
 class RunKind:
-    """A kind of training run: its verb, its settings class, and the functions that complete and plan a run."""
+    """A kind of training run: its verb, its settings, and its package, whose module `export` exports a run."""
 
     verb: str
     settings: type[Any]
-    task: str  # module:class of the task
+    package: str
+    task: str  # module:class of the task in this package
     of_profile: Callable[[str | None], str]  # profile name → settings file for its run
     complete: Callable[[Any, Path], Any]  # (settings, their file) → settings with course products where unset
-    exported: Callable[[Any, Path], str]  # (finished run, folder for its model) → line to print
     planned: Callable[[Any, Path], Any] = lambda settings, _file: settings  # `complete` for the planner
+    product: str | None = MODEL  # name of what is exported in the run's folder; None: the export chooses it
 
     def read(self, file: Path | None, overrides: Sequence[str] | None) -> tuple[Any, Path]:
         """Return the settings for a run and the path to its settings file.
@@ -69,10 +73,22 @@ class RunKind:
         settings = self.complete(settings, file)
         if target:
             settings = replace(settings, engine=replace(settings.engine, output_dir=target))
-        from course_lib.training import launch, run_dir
+        from course_lib.training import launch
 
-        run = launch.train(resolve_name(self.task)(settings), resume)
-        return tr(launch.FOLLOWED) if run.followed else self.exported(run, run.folder / run_dir.MODEL)
+        run = launch.train(self.load(self.task)(settings), resume)
+        if run.followed:
+            return tr(launch.FOLLOWED)
+        product = self.product and run.folder / self.product
+        said = output.text(self.load("export:export")(run.folder, product))
+        return f"{said} → {product}" if product and str(product) not in said else said
+
+    def load(self, name: str) -> Any:
+        """Return a class or function of the package, given as module:name."""
+        return resolve_name(f"course_lib.{self.package}.{name}")
+
+
+def _pretrain_of_profile(profile: str | None) -> str:
+    return configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config
 
 
 def _complete_pretrain(settings: PretrainConfig, _file: Path) -> PretrainConfig:
@@ -85,20 +101,8 @@ def _complete_pretrain(settings: PretrainConfig, _file: Path) -> PretrainConfig:
     return with_products(settings, TOKENS.path(), BPE.path())
 
 
-def _export_pretrain(run: Any, folder: Path) -> str:
-    from course_lib.pretrain.export import export
-
-    return tr("{steps} steps → {folder}", steps=run.steps, folder=export(run.folder, folder).folder)
-
-
-PRETRAIN = RunKind(
-    "pretrain",
-    PretrainConfig,
-    "course_lib.pretrain.gpt2:Gpt2",
-    lambda profile: configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config,
-    _complete_pretrain,
-    _export_pretrain,
-)
+def _gptsan_of_profile(profile: str | None) -> str:
+    return configuration.section("gptsan.recipe", GptsanRecipe, of=profile).extra
 
 
 def _complete_gptsan(settings: GptsanConfig, file: Path) -> GptsanConfig:
@@ -137,25 +141,8 @@ def _has_shape(file: Path) -> bool:
     return isinstance(model, dict) and "shape" in model
 
 
-def _gptsan_of_profile(profile: str | None) -> str:
-    return configuration.section("gptsan.recipe", GptsanRecipe, of=profile).extra
-
-
-def _export_gptsan(run: Any, folder: Path) -> str:
-    from course_lib.gptsan.export import export
-
-    return f"{output.text(export(run.folder, folder))} → {folder}"
-
-
-GPTSAN = RunKind(
-    "gptsan train",
-    GptsanConfig,
-    "course_lib.gptsan.task:Gptsan",
-    _gptsan_of_profile,
-    _complete_gptsan,
-    _export_gptsan,
-    _planned_gptsan,
-)
+def _prefix_of_profile(profile: str | None) -> str:
+    return configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0]
 
 
 def _complete_prefix(settings: PrefixConfig, _file: Path) -> PrefixConfig:
@@ -168,21 +155,27 @@ def _complete_prefix(settings: PrefixConfig, _file: Path) -> PrefixConfig:
     return replace(settings, model=replace(settings.model, base=products.BASE.path() / products.MODEL))
 
 
-def _export_prefix(run: Any, _folder: Path) -> str:
-    from course_lib.prefix.export import export
-
-    return export(run.folder).summary()
-
-
+PRETRAIN = RunKind("pretrain", PretrainConfig, "pretrain", "gpt2:Gpt2", _pretrain_of_profile, _complete_pretrain)
+GPTSAN = RunKind(
+    "gptsan train", GptsanConfig, "gptsan", "task:Gptsan", _gptsan_of_profile, _complete_gptsan, _planned_gptsan
+)
 PREFIX = RunKind(
-    "prefix train",
-    PrefixConfig,
-    "course_lib.prefix.task:PrefixTask",
-    lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0],
-    _complete_prefix,
-    _export_prefix,
+    "prefix train", PrefixConfig, "prefix", "task:PrefixTask", _prefix_of_profile, _complete_prefix, product=None
 )
 KINDS = (PRETRAIN, GPTSAN, PREFIX)
+
+
+def kind_of(file: Path | None) -> RunKind:
+    """Return the kind of run that matches the most keys in a settings file; without a file, PRETRAIN."""
+    keys = configuration.flat(profiles.read_yaml(profiles.find(file))).keys() if file else set()
+    # On a tie, min returns the first kind.
+    return min(KINDS, key=lambda kind: len(keys - {key for key, *_ in configuration.describe(kind.settings)}))
+
+
+def settings_of(file: Path | None, overrides: Sequence[str] | None) -> Any:
+    """Return the settings of a run for the planner."""
+    kind = kind_of(file)
+    return kind.planned(*kind.read(file, overrides))
 
 
 def memory(
@@ -202,9 +195,23 @@ def memory(
     return Shown(planner.report(settings, gpus), planner.table(settings, gpus))
 
 
-def settings_of(file: Path | None, overrides: Sequence[str] | None) -> Any:
-    """Return the settings for the kind of run that matches the most keys in the file; without a file, to pretrain."""
-    keys = configuration.flat(profiles.read_yaml(profiles.find(file))).keys() if file else set()
-    # On a tie, min returns the first kind.
-    kind = min(KINDS, key=lambda kind: len(keys - {key for key, *_ in configuration.describe(kind.settings)}))
-    return kind.planned(*kind.read(file, overrides))
+def export(
+    run: Annotated[Path, "folder of a run; of a GPT-2 also one of its checkpoints, or a raw DeepSpeed checkpoint"],
+    target: Path,
+    *,
+    step: Annotated[int | None, "checkpoint to export; default: the latest one", {"min": 0}] = None,
+    dtype: Annotated[NumberFormat | None, "number format of the weights; default: that of the training"] = None,
+    license: Annotated[str | None, "license on the model card, such as apache-2.0"] = None,
+    config: Annotated[Path | None, "for a raw checkpoint: the run's YAML settings, or a config.json"] = None,
+    tokenizer: Annotated[Path | None, "for a raw checkpoint: its tokenizer folder"] = None,
+) -> object:
+    """Export what a run has trained: a model, with its tokenizer, as a Hugging Face folder, or a prefix as a file.
+
+    All options but --step are for a GPT-2 or GPT-NeoX.
+    """
+    kind = kind_of(run / CONFIG if (run / CONFIG).is_file() else None)
+    given = {"step": step, "dtype": dtype, "license": license, "config": config, "tokenizer": tokenizer}
+    given = {name: value for name, value in given.items() if value is not None}
+    if kind is not PRETRAIN and (wrong := given.keys() - {"step"}):
+        raise UsageError(f"--{min(wrong)}: not allowed for a run of `course {kind.verb}`; allowed: --step")
+    return kind.load("export:export")(run, target, **given)
