@@ -14,8 +14,8 @@ from course_lib.world.genres import GENRES
 
 SENTENCE = re.compile(r"[^。]*。|[^。]+$")
 FIELD = re.compile(r"\\\{(\w+)\\\}")
-# Draws of a genre that show all orders of its sentences; the rarest order has a probability of about 1 %.
-PLOTS = 2000
+# Draws of a genre that show all orders of its sentences; the rarest (snow and gusts) has a probability of about 0.1 %.
+PLOTS = 20_000
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from course_lib.world.genre import Draw, Facts, Genre
 from course_lib.world.words import CITIES, PEOPLE
 
-SPORTS = ("サッカー", "ホッケー", "フットサル")
+SPORTS = ("サッカー", "ホッケー", "ラクロス")
 VENUES = ("県立競技場", "市民グラウンド", "大学のグラウンド", "中央競技場", "海辺の競技場")
 POINTS = range(4)  # of a team in a half
 
@@ -27,7 +27,7 @@ WORDINGS = {
         "{loser}は、{low}対{high}で{winner}に敗れました。",
     ),
     "hero": (
-        "{winner}の{hero}選手が、よく走りました。",
+        "{winner}の{hero}選手が、最後までよく走りました。",
         "{winner}の{hero}選手が、大事な点を決めました。",
     ),
     "comment": (
@@ -36,7 +36,7 @@ WORDINGS = {
         "{winner}の監督は、{hero}選手をほめました。",
     ),
     "ending": (
-        "{loser}の監督は、「次は勝ちます」と言いました。",
+        "{loser}の監督は、「次は必ず勝ちます」と言いました。",
         "{winner}は、次の試合でも勝利をめざします。",
     ),
 }

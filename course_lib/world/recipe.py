@@ -1,19 +1,21 @@
-"""Recipes: the pan fits the dish, the amounts fit the number of people, and the minutes add up. Polite form."""
+"""Recipes: way and time of cooking fit the dish, amounts fit the number of people, minutes add up. Polite form."""
 
 from course_lib.world.genre import Draw, Facts, Genre
 
-COUNTED = ("たまねぎ", "じゃがいも", "トマト", "ピーマン", "かぶ", "なす")
-ADDED = ("もやし", "にら", "キャベツ", "ねぎ", "きのこ", "ほうれん草")
-MEATS = ("鶏肉", "豚肉", "牛肉", "とうふ", "えび", "たら")
-SEASONINGS = ("しょうゆ", "みそ", "塩", "酢", "カレー粉", "ごま油")
-SPOONS = ("小さじ1杯", "小さじ2杯", "小さじ3杯")
-# dish: (pan, verb)
+# dish: the kind of the sentence that cooks it, the vegetables, the minutes of a soft vegetable
 DISHES = {
-    "煮物": ("なべ", "煮"),
-    "スープ": ("なべ", "煮"),
-    "炒め物": ("フライパン", "炒め"),
-    "蒸し物": ("蒸し器", "蒸し"),
+    "煮物": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "里いも"), (15, 18, 20)),
+    "スープ": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "トマト"), (10, 12, 15)),
+    "炒め物": ("fry", ("たまねぎ", "じゃがいも", "ピーマン", "トマト"), (5, 6, 7)),
+    "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (8, 10, 12)),
 }
+HARD = {"じゃがいも": 5, "かぶ": 3, "里いも": 5}  # more minutes
+ADDED = ("キャベツ", "ねぎ", "しいたけ", "にら", "白菜", "小松菜")
+MEATS = ("鶏肉", "豚肉", "牛肉", "とうふ", "えび", "いか")
+SEASONINGS = ("しょうゆ", "みそ", "カレー粉", "めんつゆ", "塩こうじ", "オイスターソース")
+# people: spoons of seasoning
+SPOONS = {2: ("小さじ2杯", "大さじ1杯"), 3: ("小さじ3杯", "大さじ1杯"), 4: ("小さじ4杯", "大さじ2杯")}
+SHAPES = ("小さめに", "食べやすく", "大きめに")
 GRAMS = 80  # for each person
 
 WORDINGS = {
@@ -29,36 +31,59 @@ WORDINGS = {
     "more": ("ほかに、{added}と{seasoning}を使います。", "{added}と{seasoning}も用意します。"),
     "cut": (
         "まず、{vegetable}と{added}を{shape}切ります。",
-        "はじめに{vegetable}と{added}をよく洗って、{shape}切ります。",
+        "はじめに、{vegetable}と{added}を{shape}切っておきます。",
     ),
-    "heat": (
-        "次に、{pan}に{meat}と{vegetable}を入れて、{minutes}分{verb}ます。",
-        "{meat}と{vegetable}を、{pan}で{minutes}分{verb}ます。",
+    "boil": (
+        "次に、なべに{meat}と{vegetable}、カップ{cups}杯の{liquid}を入れて、{minutes}分煮ます。",
+        "なべに{liquid}をカップ{cups}杯入れ、{meat}と{vegetable}を{minutes}分煮ます。",
+    ),
+    "fry": (
+        "次に、フライパンに油を熱して、{meat}と{vegetable}を{minutes}分炒めます。",
+        "フライパンに油をひき、{meat}と{vegetable}を{minutes}分炒めます。",
+    ),
+    "steam": (
+        "次に、湯気の上がった蒸し器に{meat}と{vegetable}を並べて、{minutes}分蒸します。",
+        "{meat}と{vegetable}を、蒸し器で{minutes}分蒸します。",
     ),
     "season": (
-        "{added}を加えて、{seasoning}{spoons}で味をつけます。",
+        "{added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。",
         "最後に{added}を入れて、{seasoning}を{spoons}加えます。",
     ),
     "time": (
         "時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。",
-        "準備の{prepare}分も入れて、全部で{total}分です。",
+        "準備の{prepare}分も入れて、全部で{total}分かかります。",
     ),
     "serve": (
-        "{people}人で、熱いうちに食べましょう。",
-        "{people}人分の皿に盛って、できあがりです。",
+        "{people}人で分けて、熱いうちに食べましょう。",
+        "{people}枚の皿に盛って、できあがりです。",
         "この{dish}は、ごはんによく合います。",
     ),
 }
 
 
+def times(dish: str, vegetable: str) -> set[int]:
+    """Return the minutes for which a vegetable of a dish can be cooked."""
+    return {minutes + HARD.get(vegetable, 0) for minutes in DISHES[dish][2]}
+
+
+def cups_for(dish: str, people: int) -> int:
+    """Return the cups of water or stock: one a person for a soup, one less for a stew."""
+    return people if dish == "スープ" else people - 1
+
+
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw the dish, what goes into it, how much, and how long it takes."""
-    facts: Facts = {"vegetable": draw.one(COUNTED), "meat": draw.one(MEATS), "dish": (dish := draw.one(DISHES))}
-    facts |= {"people": (people := draw.one((2, 3, 4))), "count": draw.one((1, 2, 3)), "grams": GRAMS * people}
-    facts |= {"added": draw.one(ADDED), "seasoning": draw.one(SEASONINGS), "spoons": draw.one(SPOONS)}
-    facts |= {"shape": draw.one(("小さめに", "薄めに", "大きめに")), "pan": DISHES[dish][0], "verb": DISHES[dish][1]}
-    facts |= {"prepare": (prepare := draw.one((5, 10, 15))), "minutes": (minutes := draw.one((5, 10, 15, 20)))}
-    return facts | {"total": prepare + minutes}, [*WORDINGS]
+    dish, people = draw.one(DISHES), draw.one(SPOONS)
+    way, vegetables, _ = DISHES[dish]
+    vegetable = draw.one(vegetables)
+    prepare, minutes = draw.one((5, 10, 15)), draw.one(sorted(times(dish, vegetable)))
+    facts: Facts = {"dish": dish, "vegetable": vegetable, "meat": draw.one(MEATS), "people": people}
+    facts |= {"count": draw.one((people - 1, people)), "grams": GRAMS * people, "spoons": draw.one(SPOONS[people])}
+    facts |= {"added": draw.one(ADDED), "seasoning": draw.one(SEASONINGS), "shape": draw.one(SHAPES)}
+    if way == "boil":
+        facts |= {"liquid": draw.one(("水", "だし汁")), "cups": cups_for(dish, people)}
+    facts |= {"prepare": prepare, "minutes": minutes, "total": prepare + minutes}
+    return facts, ["opening", "amounts", "more", "cut", way, "season", "time", "serve"]
 
 
 GENRE = Genre(
@@ -66,26 +91,30 @@ GENRE = Genre(
     draw,
     WORDINGS,
     values={
-        "vegetable": COUNTED,
-        "meat": MEATS,
         "dish": (*DISHES,),
+        "vegetable": ("たまねぎ", "じゃがいも", "かぶ", "里いも", "トマト", "ピーマン"),
+        "meat": MEATS,
         "people": (2, 3, 4),
-        "count": (1, 2, 3),
-        "grams": range(80, 400, 80),
+        "count": range(1, 5),
+        "grams": range(160, 400, 80),
+        "spoons": (*dict.fromkeys(sum(SPOONS.values(), ())),),
         "added": ADDED,
         "seasoning": SEASONINGS,
-        "spoons": SPOONS,
-        "shape": ("小さめに", "薄めに", "大きめに"),
-        "pan": ("なべ", "フライパン", "蒸し器"),
-        "verb": ("煮", "炒め", "蒸し"),
+        "shape": SHAPES,
+        "liquid": ("水", "だし汁"),
+        "cups": range(1, 5),
         "prepare": range(5, 20, 5),
-        "minutes": range(5, 25, 5),
-        "total": range(10, 40, 5),
+        "minutes": range(5, 26),
+        "total": range(10, 41),
     },
     rules={
-        "pan and dish": lambda dish, pan: pan == DISHES[dish][0],
-        "verb and dish": lambda dish, verb: verb == DISHES[dish][1],
+        "way and dish": lambda dish, told: told & {"boil", "fry", "steam"} <= {DISHES[dish][0]},
+        "vegetable and dish": lambda dish, vegetable: vegetable in DISHES[dish][1],
         "grams and people": lambda people, grams: grams == GRAMS * people,
+        "count and people": lambda people, count: people - count in (0, 1),
+        "spoons and people": lambda people, spoons: spoons in SPOONS[people],
+        "cups and people": lambda dish, people, cups: cups == cups_for(dish, people),
+        "minutes and dish": lambda dish, vegetable, minutes: minutes in times(dish, vegetable),
         "sum of minutes": lambda prepare, minutes, total: total == prepare + minutes,
     },
 )

@@ -1,25 +1,29 @@
-"""Weather forecasts: temperatures fit the season, advice fits the sky. Polite form."""
+"""Weather forecasts: temperatures fit the place and the season, advice fits the sky. Polite form."""
 
 from course_lib.world.genre import Draw, Facts, Genre
 from course_lib.world.words import CITIES
 
-# season: highest temperatures, and by how many degrees the lowest is lower
+NORTH = ("札幌", "仙台", "新潟", "金沢")
+SOUTH = ("鹿児島", "那覇")
+INLAND = ("札幌", "京都")
+# season: the lowest maximum in the north, between, and in the south; by how many degrees the minimum is lower
 SEASONS = {
-    "春": (range(14, 23), range(6, 9)),
-    "夏": (range(27, 36), range(5, 8)),
-    "秋": (range(15, 24), range(6, 9)),
-    "冬": (range(5, 12), range(3, 5)),
+    "春": ((12, 15, 20), range(6, 9)),
+    "夏": ((25, 29, 30), range(5, 8)),
+    "秋": ((13, 17, 23), range(6, 9)),
+    "冬": ((4, 7, 15), range(3, 5)),
 }
-SNOW = 7  # degrees: it snows on days that are no warmer
+SPAN = 6  # different maxima of a season
+SNOW = 6  # degrees: it snows on days that are no warmer
 SKIES = ("晴れ", "くもり", "雨", "雪")
 WINDS = ("北", "南", "東", "西")
 FORCES = ("弱く", "やや強く", "強く")
 
 WORDINGS = {
     "opening": (
-        "{season}の一日、{area}の天気予報です。",
-        "{season}の日、{area}の天気予報です。",
-        "{season}の日の{area}の天気をお伝えします。",
+        "{season}を迎えた{area}の、明日の天気予報です。",
+        "{season}の{area}から、明日の天気をお伝えします。",
+        "すっかり{season}になった{area}の、明日の天気予報です。",
     ),
     "sky": (
         "明日の{area}は{sky}でしょう。",
@@ -33,48 +37,63 @@ WORDINGS = {
     ),
     "temperatures": (
         "最高気温は{high}度、最低気温は{low}度でしょう。",
-        "気温は、朝が{low}度、昼には{high}度まで上がる見込みです。",
+        "気温は、朝は{low}度ですが、昼には{high}度まで上がる見込みです。",
     ),
     "wind": (
         "{wind}の風が{force}吹くでしょう。",
         "{wind}の風が{force}吹く見込みです。",
     ),
     "waves": ("沖では、波が高くなりそうです。", "海へ行く方は、高い波に注意してください。"),
+    "gusts": ("自転車に乗る方は、風に注意してください。", "強い風で、物が飛ばされるおそれがあります。"),
     "umbrella": ("傘を忘れずにお出かけください。", "お出かけには、傘が必要です。"),
     "slippery": (
         "道がすべりやすくなるので、足もとに気をつけてください。",
         "車を運転する方は、すべりやすい道に注意してください。",
     ),
+    "folding": ("折りたたみの傘があると安心です。", "帰りが遅くなる方は、傘をお持ちください。"),
     "hot": ("暑くなりますので、水をこまめに飲みましょう。", "暑さで体調をくずさないように、気をつけてください。"),
-    "cold": ("寒くなりますので、暖かい服を着てお出かけください。", "朝は道がこおるおそれがあります。"),
-    "mild": ("外で過ごすのによい一日になりそうです。", "洗濯物がよく乾くでしょう。"),
-    "dull": ("日ざしの少ない一日になりそうです。", "日中は、過ごしやすいでしょう。"),
+    "cold": ("寒くなりますので、暖かい服を着てお出かけください。", "朝は霜が降りるおそれがあります。"),
+    "bright": ("日ざしの多い一日になりそうです。", "洗濯物がよく乾くでしょう。"),
+    "dull": ("日ざしの少ない一日になりそうです。", "洗濯物は乾きにくいでしょう。"),
 }
 
 
-def advice(sky: str, high: int, low: int) -> str:
+def highs(area: str, season: str) -> range:
+    """Return the maximum temperatures that a place can have in a season."""
+    start = SEASONS[season][0][0 if area in NORTH else 2 if area in SOUTH else 1]
+    return range(start, start + SPAN)
+
+
+def warning(area: str, force: str) -> set[str]:
+    """Return the kind of the sentence that a strong wind adds, if any."""
+    return set() if force != "強く" else {"gusts"} if area in INLAND else {"waves"}
+
+
+def advice(sky: str, later: str, high: int, low: int) -> str:
     """Return the kind of the forecast's last sentence."""
     if sky in ("雨", "雪"):
         return "umbrella" if sky == "雨" else "slippery"
+    if later == "雨":
+        return "folding"
     if high >= 30 or low < 4:
         return "hot" if high >= 30 else "cold"
-    return "mild" if sky == "晴れ" else "dull"
+    return "bright" if sky == "晴れ" else "dull"
 
 
-ADVICE = ("umbrella", "slippery", "hot", "cold", "mild", "dull")
+ADVICE = {"umbrella", "slippery", "folding", "hot", "cold", "bright", "dull"}
 
 
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
-    """Draw place, season, sky, temperatures and wind."""
-    facts: Facts = {"area": draw.one(CITIES), "season": (season := draw.one(SEASONS))}
-    highs, less = SEASONS[season]
-    facts["high"] = high = draw.one(highs)
-    facts["low"] = low = high - draw.one(less)
-    facts["sky"] = sky = draw.one(SKIES if high <= SNOW else SKIES[:3])
-    facts["later"] = draw.one(other for other in SKIES[:3] if other != sky)
-    facts |= {"wind": draw.one(WINDS), "force": (force := draw.one(FORCES))}
-    waves = ["waves"] * (force == "強く")
-    return facts, ["opening", "sky", "later", "temperatures", "wind", *waves, advice(sky, high, low)]
+    """Draw place, season, temperatures, sky and wind."""
+    area, season = draw.one(CITIES), draw.one(SEASONS)
+    high = draw.one(highs(area, season))
+    low = high - draw.one(SEASONS[season][1])
+    sky = draw.one(SKIES if high <= SNOW else SKIES[:3])
+    later = draw.one(other for other in SKIES[:3] if other != sky)
+    wind, force = draw.one(WINDS), draw.one(FORCES)
+    facts: Facts = {"area": area, "season": season, "high": high, "low": low, "sky": sky, "later": later}
+    kinds = ["opening", "sky", "later", "temperatures", "wind", *warning(area, force), advice(sky, later, high, low)]
+    return facts | {"wind": wind, "force": force}, kinds
 
 
 GENRE = Genre(
@@ -86,17 +105,17 @@ GENRE = Genre(
         "season": (*SEASONS,),
         "sky": SKIES,
         "later": SKIES[:3],
-        "high": range(5, 36),
-        "low": range(1, 31),
+        "high": range(4, 36),
+        "low": range(31),
         "wind": WINDS,
         "force": FORCES,
     },
     rules={
-        "temperature and season": lambda season, high: high in SEASONS[season][0],
+        "temperature and season": lambda area, season, high: high in highs(area, season),
         "low and high": lambda season, low, high: high - low in SEASONS[season][1],
         "snow and cold": lambda sky, high: sky != "雪" or high <= SNOW,
         "change of sky": lambda sky, later: sky != later,
-        "waves and wind": lambda force, told: force == "強く" or "waves" not in told,
-        "advice": lambda sky, high, low, told: not (told & {*ADVICE}) or told & {*ADVICE} == {advice(sky, high, low)},
+        "warning and wind": lambda area, force, told: told & {"waves", "gusts"} <= warning(area, force),
+        "advice": lambda sky, later, high, low, told: told & ADVICE <= {advice(sky, later, high, low)},
     },
 )

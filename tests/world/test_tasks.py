@@ -1,0 +1,46 @@
+"""Tasks of the world: what titles and answers state stands in the text, and a plain sentence is one of a diary."""
+
+import pytest
+from course_lib.world.check import check, readings
+from course_lib.world.genre import Document
+from course_lib.world.genres import documents
+from course_lib.world.tasks import plain, questions, styles, title
+
+
+@pytest.fixture(scope="module")
+def some() -> list[Document]:
+    return [*documents(2000, seed=3)]
+
+
+def test_a_title_has_facts_of_the_text(some: list[Document]) -> None:
+    tale = next(one for one in some if one.genre == "tale")
+    assert title(tale) == "{who}と{color}{item}".format(**tale.facts)
+    for document in some:
+        stated = [str(value) for value in document.facts.values() if str(value) in title(document)]
+        assert len(stated) >= 2
+        assert all(value in document.text for value in stated)
+
+
+def test_an_answer_stands_in_the_text(some: list[Document]) -> None:
+    for document in some:
+        asked = questions(document)
+        assert 1 <= len(asked) <= 4
+        assert all(answer in document.text and fact in document.facts for _, answer, fact in asked)
+        assert len({question for question, _, _ in asked}) == len(asked)
+
+
+def test_a_plain_sentence_says_the_same(some: list[Document]) -> None:
+    letters = [one for one in some if one.genre == "letter"]
+    for document in letters:
+        both = [*styles(document)]
+        # a greeting and a closing have no plain form
+        assert len(both) == len(check(document.text).sentences) - 2
+        for polite, other in both:
+            (before,), (after,) = readings(polite), readings(other)
+            assert (before.kind, before.facts) == (after.kind, after.facts)
+            assert (before.genre.name, after.genre.name) == ("letter", "diary")
+
+
+def test_no_plain_form() -> None:
+    assert plain("お元気ですか。") is None
+    assert plain("水が水がある。") is None
