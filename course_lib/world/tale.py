@@ -66,7 +66,7 @@ WORDINGS = {
     "found": (
         "{spot}を見ると、{item}がありました。",
         "行ってみると、{item}は{spot}にありました。",
-        "{pet}が、{spot}で{item}を見つけました。",
+        "やがて、{pet}が{spot}で{item}を見つけました。",
     ),
     "thanks": (
         "{who}はお礼を言って、{helper}に{gift}をわたしました。",
