@@ -8,15 +8,14 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import dedent
-from types import EllipsisType
 from typing import Any
 
 from course_lib.errors import UsageError
-from course_lib.exercises.answers import Case, plain, run_cases
+from course_lib.exercises.answers import Case, judge, plain
 from course_lib.exercises.display import folded_hints, folded_solution, show, verdict
 from course_lib.language.words import tr
 
-__all__ = ["Case", "Chapter", "Exercise", "Expression", "run_cases"]
+__all__ = ["Case", "Chapter", "Exercise", "Expression"]
 
 
 class Expression(str):
@@ -31,8 +30,7 @@ class Exercise:
     """An exercise: its task, check, hints and solution."""
 
     task: str
-    # test cases for a function, which are compared with the solution, or a check that returns None for a right answer
-    # and otherwise says what is wrong; a check gets values as `plain` returns them, and functions unchanged
+    # cases for `judge`, or a function that takes a plain answer and returns what is wrong with it, None if nothing is
     check: Sequence[Case] | Callable[[Any], str | None]
     hints: tuple[str, ...]  # from vague to precise
     solution: Any  # a right answer: a value, or a function whose source is printed
@@ -41,10 +39,11 @@ class Exercise:
     def problem(self, answer: Any) -> str | None:
         """Return what is wrong with an answer, or None if it is right. Raises nothing."""
         try:
-            return self.check(plain(answer)) if callable(self.check) else run_cases(answer, self.solution, self.check)
-        # The learner's function may raise any exception.
+            return self.check(plain(answer)) if callable(self.check) else judge(answer, self.solution, self.check)
+        # An answer of another form, or the learner's function in it, may raise any exception.
         except Exception as error:
-            return tr("your answer raised {kind}: {error}", kind=type(error).__name__, error=error)
+            reason = f"{type(error).__name__}: {error}"
+            return tr("this answer cannot be judged ({reason}). The task: {task}", reason=reason, task=tr(self.task))
 
     def code(self) -> str:
         """Return the solution as Python code."""
@@ -54,9 +53,7 @@ class Exercise:
     def texts(self) -> Iterator[str]:
         """Yield the texts of the exercise, for the catalogues."""
         yield self.task
-        for case in () if callable(self.check) else self.check:
-            yield case[1]
-            yield from (text for _, text in case[2:])
+        yield from () if callable(self.check) else (advice for _, advice in self.check)
         yield from self.hints
         yield self.explanation
 
@@ -77,7 +74,7 @@ class Chapter:
     def check(self, number: int, answer: Any = None) -> None:
         """Show whether `answer` is right and, if not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
-        if answer is None or isinstance(answer, EllipsisType):
+        if answer is None or answer is ...:
             print(tr("Exercise {number} waits for your answer: {task}", number=number, task=tr(exercise.task)))
             return
         problem, title = exercise.problem(answer), tr("Exercise {number}", number=number)
@@ -94,7 +91,7 @@ class Chapter:
         index = min(self._hints_given.get(number, 0), len(hints) - 1)
         self._hints_given[number] = index + 1
         text = tr("Hint {number} of {all}: {hint}", number=index + 1, all=len(hints), hint=hints[index])
-        show(text, folded_hints(hints, index, is_open=True))
+        show(text, folded_hints(hints, index, " open"))
 
     def solution(self, number: int) -> None:
         """Show the solution and its explanation; in Jupyter they are folded."""

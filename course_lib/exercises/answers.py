@@ -1,6 +1,6 @@
 """Learners' answers: one conversion to plain Python values, one comparison, one loop over test cases."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from math import isclose
 from numbers import Integral, Real
@@ -8,9 +8,9 @@ from typing import Any
 
 from course_lib.language.words import tr
 
-# call arguments, and advice for a learner whose result is not the solution's; then for known mistakes more pairs of a
-# wrong result and advice of its own
-Case = tuple[Any, ...]
+# For a function: the arguments of a call, and advice if the result is not the solution's. For a value: a wrong answer,
+# or `...` for any, and advice for it.
+Case = tuple[Any, str]
 TOLERANCE = 1e-6
 
 
@@ -46,17 +46,21 @@ def shown(value: Any) -> str:
     return str(value.__qualname__) if hasattr(value, "__qualname__") else repr(value)
 
 
-def run_cases(function: Any, solution: Callable[..., Any], cases: Sequence[Case]) -> str | None:
-    """Compare a learner's function with the solution on test cases; describe the first failure, or return None."""
-    if not callable(function):
-        kind = type(function).__name__
+def judge(answer: Any, solution: Any, cases: Sequence[Case]) -> str | None:
+    """Return what is wrong with an answer that should be as the solution is, or None if it is right."""
+    if not callable(solution):
+        if same(answer := plain(answer), plain(solution)):
+            return None
+        advice = next(advice for wrong, advice in cases if wrong is ... or same(answer, plain(wrong)))
+        return tr("{answer} is not right: {advice}.", answer=shown(answer), advice=tr(advice))
+    if not callable(answer):
+        kind = type(answer).__name__
         return tr("expected a function, got {kind}: write its name without parentheses.", kind=kind)
-    return next((problem for case in cases if (problem := _run_case(function, solution, *case))), None)
+    return next((problem for case in cases if (problem := _run(answer, solution, *case))), None)
 
 
-def _run_case(
-    function: Any, solution: Any, arguments: tuple[Any, ...], advice: str, *mistakes: tuple[Any, str]
-) -> str | None:
+def _run(function: Any, solution: Any, arguments: tuple[Any, ...], advice: str) -> str | None:
+    """Return how the result of a learner's function differs from the solution's, or None if it does not."""
     expected, listed = plain(solution(*arguments)), ", ".join(shown(plain(each)) for each in arguments)
     call = tr("For {arguments} expected {expected}", arguments=listed, expected=shown(expected))
     try:
@@ -74,5 +78,4 @@ def _run_case(
     result = plain(result)
     if same(result, expected):
         return None
-    advice = next((text for wrong, text in mistakes if same(result, plain(wrong))), advice)
     return tr("{call}, got {result}: {advice}.", call=call, result=shown(result), advice=tr(advice))

@@ -28,19 +28,16 @@ def verdict(right: bool, text: str) -> str:
     return f'<p><b style="color:#ffffff;background-color:{color}">&nbsp;{title}&nbsp;</b> {escape(text)}</p>'
 
 
-def folded(title: str, html: str, is_open: bool = False) -> str:
-    """Return a section as HTML that opens and closes in place at a click on its title."""
-    return f"<details{' open' if is_open else ''}><summary>{title}</summary>{html}</details>"
-
-
-def folded_hints(hints: Sequence[str], first: int = 0, is_open: bool = False) -> str:
+def folded_hints(hints: Sequence[str], first: int = 0, opened: str = "") -> str:
     """Return the hints from number `first` (from 0) as HTML, each folded inside the one before it."""
     if first >= len(hints):
         return ""
-    html = f"<p>{escape(hints[first])}</p>{folded_hints(hints, first + 1)}"
-    return folded(tr("Hint {number} of {all}", number=first + 1, all=len(hints)), html, is_open)
+    title = tr("Hint {number} of {all}", number=first + 1, all=len(hints))
+    inner = f"<p>{escape(hints[first])}</p>{folded_hints(hints, first + 1)}"
+    return f"<details{opened}><summary>{title}</summary>{inner}</details>"
 
 
 def folded_solution(code: str, explanation: str) -> str:
     """Return a solution and its explanation as HTML, folded."""
-    return folded(tr("Solution"), f"<pre>{escape(code)}</pre><p>{escape(explanation)}</p>")
+    inner = f"<pre>{escape(code)}</pre><p>{escape(explanation)}</p>"
+    return f"<details><summary>{tr('Solution')}</summary>{inner}</details>"

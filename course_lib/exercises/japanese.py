@@ -7,50 +7,7 @@ from course_lib.exercises import Chapter, Exercise
 from course_lib.language.words import tr
 
 TYPED = "ＬＬＭの　学習〜〜 スーーーパー ①"
-NORMAL = "LLMの学習スーパー①"
-
-
-def _check_normal(answer: Any) -> str | None:
-    from course_lib.japanese import normalize
-
-    wanted = normalize(TYPED)
-    if not isinstance(answer, str):
-        return tr("expected a text in quotes, got {kind}.", kind=type(answer).__name__)
-    if answer == wanted:
-        return None
-    signs = {
-        "ーー": tr("a run of ー becomes one ー"),
-        "1": tr("NFKC would change ①, but neologdn does not"),
-        " ": tr("spaces beside Japanese characters are removed"),
-        "": tr("compare it character by character"),
-    }
-    reason = next(reason for sign, reason in signs.items() if sign in answer)
-    return tr("{answer!r} is not the right text: {reason}.", answer=answer, reason=reason)
-
-
 FOOTWEAR, KIMONO = "ここ で はきもの を ぬぐ", "ここ で は きもの を ぬぐ"
-
-
-@cache
-def costs(line: str) -> tuple[int, int]:
-    """Return the sums of the word costs and of the connection costs of a segmentation, with the end of the sentence."""
-    from course_lib.japanese import lattice
-
-    steps = lattice.path(line.split())
-    return sum(step.cost for step in steps), sum(step.connection for step in steps)
-
-
-def _check_costs(answer: Any) -> str | None:
-    if not isinstance(answer, list) or len(answer) != 2 or not all(isinstance(n, int | float) for n in answer):
-        return tr("hand in two numbers: (difference of the word costs, difference of the connection costs).")
-    words, links = (kimono - footwear for kimono, footwear in zip(costs(KIMONO), costs(FOOTWEAR), strict=True))
-    if answer == [words, links]:
-        return None
-    if answer == [links, words]:
-        return tr("the order is (words, connections).")
-    if answer == [-words, -links]:
-        return tr("subtract the other way round: kimono minus footwear, so that a positive number is its loss.")
-    return tr("these are not the differences: add up step.cost and step.connection of each path, and subtract.")
 
 
 def to_plain(marked: str) -> str:
@@ -65,10 +22,10 @@ WIDTH, SLACK = 0.1, 1.25
 @cache
 def widths() -> list[float]:
     """Return the width of the 95 % interval of the baseline's F1 on the first 2, 3, … sentences of the gold file."""
+    from course_lib import paths
     from course_lib.japanese.gold import count_words, f1_interval, read_gold
-    from course_lib.workspace import products as workspace
 
-    gold = read_gold(workspace.data("segmentation-gold.txt"))
+    gold = read_gold(paths.data("segmentation-gold.txt"))
     counts = count_words(gold, [list("".join(words)) for words in gold])
     intervals = (f1_interval(counts[:number]) for number in range(2, len(gold) + 1))
     return [high - low for _, low, high in intervals]
@@ -90,18 +47,27 @@ def _check_size(answer: Any) -> str | None:
 CHAPTER = Chapter(
     Exercise(
         f"what does normalize give for “{TYPED}”? Answer with a text in quotes",
-        _check_normal,
+        (
+            ("LLMの学習スーパー1", "NFKC would change ①, but neologdn does not"),
+            ("LLMの学習スーーーパー①", "a run of ー becomes one ー"),
+            ("LLMの学習 スーパー ①", "spaces beside Japanese characters are removed"),
+            (..., "compare it character by character"),
+        ),
         (
             "Go through the text character by character: letters, the space, 〜, ー, the next space, ①.",
             "① does not change: only NFKC would change it.",
         ),
-        NORMAL,
+        "LLMの学習スーパー①",
         "Spaces beside Japanese characters and 〜 are removed, a run of ー becomes one ー, "
         "full-width letters become ASCII, and ① does not change.",
     ),
     Exercise(
         f"by how much do the costs of “{KIMONO}” and “{FOOTWEAR}” differ? Answer with (words, connections)",
-        _check_costs,
+        (
+            ((-1176, 3853), "the order is (words, connections)"),
+            ((-3853, 1176), "subtract the other way round: kimono minus footwear"),
+            (..., "add up step.cost and step.connection of each path, and subtract"),
+        ),
         (
             "lattice.path(line.split()) gives the steps of a path; each has a cost and a connection, the end too.",
             "Add up step.cost over the steps of both paths and subtract; then the same with step.connection.",
@@ -113,11 +79,7 @@ CHAPTER = Chapter(
     Exercise(
         "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",
         (
-            (
-                ("早稲田 大学",),
-                "remove only the marks; the words keep their spaces",
-                (["早稲田", "大学"], "the answer is one text: join the words with spaces"),
-            ),
+            (("早稲田 大学",), "remove only the marks, and join the words with spaces"),
             (("Visual ␣Studio を a ␣␣b",), "a mark, or several, stands before a word: remove all"),
             (("雨 ␣",), "a mark alone stands for a space at the end of the line: drop it"),
             (("記号 は ␛s です",), "␛s stands for a ␣ that the text itself held: it becomes ␣"),

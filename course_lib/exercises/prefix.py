@@ -46,23 +46,17 @@ def _shares(length: int) -> list[float]:
 
 def _check_length(answer: Any) -> str | None:
     """Train every length that the learner tried, and judge the chosen one by these runs."""
-    tried = answer[1] if isinstance(answer, list) and len(answer) == 2 else None
-    if not isinstance(tried, list) or not all(isinstance(length, int) and length > 0 for length in tried):
-        return tr("hand in the chosen length and the lengths that you tried: (5, [1, 5, 20]).")
-    chosen = answer[0]
+    chosen, tried = answer
     if (number := len(set(tried))) < LENGTHS:
         return tr("you tried {number} lengths; {lengths} show where more stop helping.", number=number, lengths=LENGTHS)
-    if chosen not in tried:
-        return tr("length {chosen} is chosen, and it is not among the tried lengths.", chosen=chosen)
     shares = {length: _shares(length) for length in sorted(tried)}
     means = {length: mean(values) for length, values in shares.items()}
     best = max(means, key=lambda length: (means[length], -length))
     floor = means[best] - stdev(shares[best])
     shortest = min(length for length in shares if means[length] >= floor)
     if means[chosen] < floor:
-        return tr(
-            "{share:.0%} is below {best:.0%} by more than the spread there.", share=means[chosen], best=means[best]
-        )
+        found = {"share": means[chosen], "best": means[best]}
+        return tr("{share:.0%} is below {best:.0%} by more than the spread there.", **found)
     if chosen > shortest:
         found = {"share": means[shortest], "shortest": shortest}
         return tr("{share:.0%} at {shortest} is within the spread of the best, with fewer positions.", **found)
@@ -76,16 +70,10 @@ CHAPTER = Chapter(
         (
             (
                 (10, 12, 768, 10, 10),
-                "a row has a key and a value for each layer, which are 2·12·768 numbers; the trained parameters are "
-                "an embedding of 10 × 10 and two linear layers with biases",
-                ([202_962, 92_160], "a row has a key and a value in each layer, so the deployed numbers double"),
-                ([184_520, 184_320], "the two linear layers have biases: 10 and 2·12·768 numbers more"),
-                ([184_320, 202_962], "the order is trained, then deployed"),
+                "a row is a key and a value in each layer, so 10 rows of 2·12·768 numbers are deployed; trained are an "
+                "embedding of 10 × 10 and two linear layers with biases",
             ),
-            (
-                (20, 36, 2816, 64, 64),
-                "the published run has 20 rows of 2·36·2816 numbers; its MLP has 64·64 + 64 and 64·202 752 + 202 752",
-            ),
+            ((20, 36, 2816, 64, 64), "these are the sizes of the published run"),
         ),
         (
             "One position of the prefix is a key and a value in each layer, each of the model's width. "
@@ -101,19 +89,8 @@ CHAPTER = Chapter(
         "write a function example(prompt, target, end): what the model reads, and for each position the token that "
         "it must predict there, which is the next one (-100 where nothing is learned)",
         (
-            (
-                ([5, 6, 7], [8, 9], 2),
-                "at 7 the model predicts the first token of the target, at 9 the end; "
-                "predictions within the prompt are not learned",
-                (
-                    [[5, 6, 7, 8, 9], [-100, -100, -100, 8, 9]],
-                    "these labels are not shifted, as Hugging Face's models take them; here the label at a position is "
-                    "the token that the model must predict there, which is the next one",
-                ),
-                ([[5, 6, 7, 8, 9, 2], [-100, -100, 8, 9, 2]], "the model does not read the end"),
-            ),
-            (([5], [8], 2), "a prompt of one token: at this token the model predicts the target"),
-            (([5, 6], [8, 9], 0), "the last label is the end; both lists are equally long"),
+            (([5], [8], 2), "the label at a position is the next token; the model does not read the end"),
+            (([5, 6, 7], [8, 9], 2), "at 7 the model predicts the target; what it predicts before is not learned"),
         ),
         (
             "The whole text is prompt + target + [end]. The model reads all tokens but the last; "
@@ -129,14 +106,9 @@ CHAPTER = Chapter(
         "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "
         "and its tokens' positions",
         (
-            ((2, 3, 2, 3), "without padding, the tokens' positions come after the prefix"),
-            (
-                (2, 3, 4, 5),
-                "prefix and text are each padded on the left; padding takes no position",
-                ([[0, 0, 0, 0, 1, 1, 1, 1, 1], [2, 3, 4]], "two parts, each with its own padding"),
-                ([[0, 0, 1, 1, 0, 0, 1, 1, 1], [4, 5, 6]], "padding takes no position: the prefix here has 2"),
-            ),
-            ((0, 2, 1, 2), "a row without a prefix has 0 in the columns of the others' prefixes"),
+            ((2, 3, 2, 3), "the tokens' positions come after the prefix"),
+            ((2, 3, 2, 5), "the text is padded on the left, after the prefix"),
+            ((2, 3, 4, 3), "the prefix is padded on the left, too, and padding takes no position"),
         ),
         (
             "The first columns are those of the longest prefix, the others those of the longest text; "

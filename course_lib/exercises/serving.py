@@ -27,11 +27,7 @@ FORMATS = ("fp32", "fp16", "bf16")
 
 def _check_format(answer: Any) -> str | None:
     """Measure every format with the notebook's function and judge the choice by that."""
-    if not isinstance(answer, list) or len(answer) != 2 or not callable(answer[1]):
-        return tr("hand in your choice and the notebook's function: ('fp32', measure).")
     choice, measure = answer
-    if choice not in FORMATS:
-        return tr("{choice!r} is none of {allowed}.", choice=choice, allowed=", ".join(FORMATS))
     # format → bytes, change of the logits [nats]
     measured = {name: measure(name) for name in FORMATS}
     whole = measured["fp32"][0]
@@ -48,11 +44,7 @@ CHAPTER = Chapter(
     Exercise(
         "write a function reorder(rows, heads): the rows of a GPT-NeoX query_key_value in FasterTransformer's order",
         (
-            (
-                (["q0", "k0", "v0", "q1", "k1", "v1"], 2),
-                "the Hugging Face order is query, key and value of head 0, then of head 1",
-                (["k0", "k1", "q0", "q1", "v0", "v1"], "the queries come first, then the keys, then the values"),
-            ),
+            ((["q0", "k0", "v0", "q1", "k1", "v1"], 2), "the queries of all heads come first, then keys, then values"),
             (
                 (["q00", "q01", "k00", "k01", "v00", "v01", "q10", "q11", "k10", "k11", "v10", "v11"], 2),
                 "the rows of one head stay together in their order",
@@ -69,13 +61,10 @@ CHAPTER = Chapter(
     Exercise(
         "write a function ranks(heads, inner, split, shared, card): the fewest ranks whose cards hold the model",
         (
-            ((4, 512, 8.0, 6.0, 20.0), "8 + 6 GB fit on one card of 20 GB"),
             ((4, 512, 8.0, 6.0, 10.0), "each card holds the shared tensors wholly: 6 + 8/2 = 10 GB"),
             (
                 (22, 11264, 6.85, 0.36, 2.5),
-                "this is rinna's 3.6B in fp16; try 1, 2, 3, … and take the first N that is allowed",
-                (3, "3 cards have room, but 3 does not divide its 22 heads"),
-                (4, "4 divides the inner width 11264, but not the 22 heads"),
+                "3 cards have room for rinna's 3.6B in fp16, but 3 does not divide its 22 heads",
             ),
             ((12, 100, 9.0, 1.0, 4.0), "3 cards have room, but 3 does not divide the inner width 100"),
             ((8, 64, 8.0, 6.0, 5.0), "the shared tensors alone need 6 GB on each card, so no number of cards helps"),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from course_lib.errors import UsageError
-from course_lib.exercises import Chapter, Exercise, run_cases
-from course_lib.exercises.answers import plain, same
+from course_lib.exercises import Chapter, Exercise
+from course_lib.exercises.answers import judge, plain, same
 from nbclient import NotebookClient
 
 
@@ -111,15 +111,15 @@ def test_integers_are_exact_and_floats_are_not(result: Any, expected: Any, equal
 
 
 def test_functions_and_known_mistakes_are_named_and_arguments_stay_as_they_were() -> None:
-    cases = [((["ab"], double), "apply it", ("ab", "str.upper was not called"))]
+    cases = [((["ab"], double), "call str.upper")]
 
     def spoil(texts: list[str], f: Any) -> str:
         return texts.pop()
 
     for _ in range(2):
         assert (
-            run_cases(spoil, lambda texts, f: texts[0].upper(), cases)
-            == "For ['ab'], double expected 'AB', got 'ab': str.upper was not called."
+            judge(spoil, lambda texts, f: texts[0].upper(), cases)
+            == "For ['ab'], double expected 'AB', got 'ab': call str.upper."
         )
 
 

@@ -51,20 +51,18 @@ RIGHT: dict[int, list[Any]] = {
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda s: softmax(s), "there is no mask"),
-        (lambda s: softmax(masked(s, 0.0)), "a score of 0 is no mask"),
-        (lambda s: np.tril(softmax(s)), "after the division"),
+        (lambda s: softmax(s), "must not read from column 2"),
+        (lambda s: np.tril(softmax(s)), "mask before the division"),
+        (lambda s: np.exp(masked(s, -np.inf)) / np.exp(masked(s, -np.inf)).sum(-1), "must add up to 1"),
         (lambda s: [[np.exp(v) for v in row] for row in s], "by its sum"),
     ],
     2: [
-        (lambda w, g, m, v, t, r: w - r * g, "plain gradient descent"),
+        (lambda w, g, m, v, t, r: w - r * g, "the weight moves by the rate"),
         (lambda w, g, m, v, t, r: step(w, g, m, v, t, r, beta2=0.999), "their own β"),
         (lambda w, g, m, v, t, r: step(w, -g, m, v, t, r), "against the gradient"),
     ],
     3: [
-        (4e-2, "hand in the notebook's function"),
-        # invented numbers
-        ({0.003: [{"step": 60, "held out": 6.79}], 4e-2: [{"step": 60, "held out": 1.0}]}, "hand in the notebook's function"),
+        (4e-2, "The task: find a learning rate"),
         ((learn, 0.01), "too high"),
         ((learn, 2.0), "overshoots"),
     ],

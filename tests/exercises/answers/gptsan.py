@@ -33,22 +33,17 @@ RIGHT: dict[int, list[Any]] = {
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda c, e, f: [True] * len(c), "but 6 chose expert 0"),
-        (lambda c, e, f: room(c[::-1], e, f)[::-1], "the first come are served"),
+        (lambda c, e, f: [True] * len(c), "first come, first served"),
         (lambda c, e, f: room(c, e, f, cut=round), "int(5.625)"),
         (lambda c, e, f: room(c, e, f, least=1), "no capacity is below 4"),
     ],
     2: [
-        ("1.3", "the answer is a factor"),
-        # invented numbers
-        ((1.5, {1.0: 0.11, 1.25: 0.04, 1.5: 0.01}), "the answer is a factor"),
-        (0.95, "is none of them"),
+        ("much", "The task: find the smallest capacity factor"),
         (1.25, "go higher"),
         (1.35, "more than needed: 1.3"),
     ],
     3: [
-        (lambda n, p, s: mask(n, p, s, own=0), "a token sees itself"),
-        (lambda n, p, s: [list(row) for row in zip(*mask(n, p, s), strict=True)], "exchanged"),
+        (lambda n, p, s: mask(n, p, s, own=0), "all tokens up to itself"),
         (lambda n, p, s: mask(n, p, s, slot=0), "a column, but no row"),
         (mask, "counted in slots"),
     ],

@@ -31,24 +31,22 @@ RIGHT: dict[int, list[Any]] = {
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda p, n, h, i, d: (prefix.parameters(p, n, h, i, d)[0], p * n * h), "deployed numbers double"),
-        (lambda p, n, h, i, d: (p * i + i * d + d * 2 * n * h, 2 * p * n * h), "numbers more"),
-        (lambda p, n, h, i, d: prefix.parameters(p, n, h, i, d)[::-1], "trained, then deployed"),
+        (lambda p, n, h, i, d: (prefix.parameters(p, n, h, i, d)[0], p * n * h), "a key and a value in each layer"),
+        (lambda p, n, h, i, d: (prefix.parameters(10, n, h, 10, 10)[0], p * 2 * n * h), "the published run"),
     ],
     2: [
-        (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "within the prompt are not learned"),
+        (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "is not learned"),
         (lambda p, t, e: ([*p, *t, e], [-100] * (len(p) - 1) + [*t, e]), "does not read the end"),
-        (lambda p, t, e: ([*p, *t], [-100] * len(p) + t), "not shifted"),
+        (lambda p, t, e: ([*p, *t], [-100] * len(p) + t), "is the next token"),
     ],
     3: [
         (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "come after the prefix"),
-        (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "each padded on the left"),
-        (lambda p, t, mp, mt: ([0] * (mp + mt - p - t) + [1] * (p + t), [*range(p, p + t)]), "its own padding"),
-        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], [*range(mp, mp + t)]), "the prefix here has 2"),
+        (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "padded on the left, after"),
+        (lambda p, t, mp, mt: ([0] * (mp + mt - p - t) + [1] * (p + t), [*range(p, p + t)]), "after the prefix"),
+        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], [*range(mp, mp + t)]), "padding takes no position"),
     ],
     4: [
-        # invented numbers
-        ((5, {1: [0.1, 0.2, 0.1], 5: [0.7, 0.6, 0.65], 20: [0.7, 0.6, 0.68]}), "hand in the chosen length"),
+        (5, "The task: choose the shortest length"),
         ((5, [5, 20, 20]), "stop helping"),
         ((1, [1, 5, 20]), "by more than the spread"),
         ((20, [1, 5, 20]), "with fewer positions"),

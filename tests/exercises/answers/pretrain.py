@@ -26,7 +26,7 @@ def capped(step: int, warmup: int, decay: int, high: float, low: float) -> float
 
 NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
-    1: [["batch.micro_size=1"], {"batch.micro_size": 2}, np.array(["batch.micro_size=2"]), "zero.stage=1 batch.micro_size=1"],
+    1: [["batch.micro_size=1"], np.array(["batch.micro_size=2"]), ("zero.stage=1", "batch.micro_size=1")],
     2: in_forms(memory, NUMBER),
     3: in_forms(capped, NUMBER),
 }  # fmt: skip
@@ -36,6 +36,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (["zero.stage=3", "batch.micro_size=1"], "without offload"),
         (["batch.global_size=264", "batch.micro_size=1"], "264 samples instead of 528"),
         (["batch.micro=1"], "unknown"),
+        ("batch.micro_size=1", "The task: choose settings"),
     ],
     2: [
         (lambda p, n, stage: 16 * p / n, "shards nothing"),

@@ -36,7 +36,6 @@ RIGHT: dict[int, list[Any]] = {
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda rows, heads: rows, "of head 0, then of head 1"),
         (lambda rows, heads: sorted(rows, key=lambda row: "qkv".index(row[0]) * 10 + int(row[-1])), "stay together"),
         (lambda rows, heads: sorted(rows), "the queries come first"),
     ],
@@ -47,8 +46,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda h, i, split, shared, card: fewest(h, i, split + shared, 0, card), "alone need 6 GB"),
     ],
     3: [
-        # invented numbers
-        (("fp16", {"fp32": (100, 0.0), "fp16": (50, 0.004), "bf16": (50, 0.032)}), "hand in your choice and"),
+        ("fp16", "The task: choose the number format"),
         (("fp32", measure), "half is allowed"),
         (("bf16", measure), "0.032 instead of 0.004"),
         (("bf16", of_fp16_base), "instead of 0 nats"),

@@ -40,13 +40,12 @@ RIGHT: dict[int, list[Any]] = {
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda word, merges: list(word), "nothing was merged"),
+        (lambda word, merges: list(word), "in which 大 and 学 are one"),
         (once, "not once"),
         (lambda word, merges: merged(word, sorted(merges)), "order of the merges"),
-        (lambda word, merges: "".join(merged(word, merges)), "a list of symbols"),
     ],
     2: [
-        (lambda texts, e: sum(len(e(t)) for t in texts) / sum(map(len, texts)), "around"),
+        (lambda texts, e: sum(len(e(t)) for t in texts) / sum(map(len, texts)), "over len(encode(text))"),
         (lambda texts, e: sum(len(t) / len(e(t)) for t in texts) / len(texts), "mean of means"),
         (lambda texts, e: sum(len(t.encode()) for t in texts) / sum(len(e(t)) for t in texts), "not bytes"),
     ],
