@@ -37,7 +37,7 @@ RIGHT: dict[int, list[Any]] = {
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
         (lambda rows, heads: sorted(rows, key=lambda row: "qkv".index(row[0]) * 10 + int(row[-1])), "stay together"),
-        (lambda rows, heads: sorted(rows), "the queries come first"),
+        (lambda rows, heads: sorted(rows), "of all heads come first"),
     ],
     2: [
         (lambda h, i, split, shared, card: 1, "tensors wholly"),
