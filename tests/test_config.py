@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-import omegaconf
 import pytest
 from course_lib.errors import UsageError
 from course_lib.japanese import products
@@ -45,8 +44,8 @@ class Job:
         return self
 
 
-# OmegaConf before 2.4 writes with PyYAML, which turns U+0085 (a line break of EBCDIC) into a space.
-NOT_KEPT = "" if omegaconf.__version__ >= "2.4" else "\x85"
+# PyYAML turns U+0085 (a line break of EBCDIC) into a space.
+NOT_KEPT = "\x85"
 # What UTF-8 can hold.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=NOT_KEPT))
 PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0" + NOT_KEPT), min_size=1).map(Path)
@@ -93,32 +92,25 @@ def test_overrides_give_the_same_settings_back(engine: Engine) -> None:
 
 
 def test_overrides_win_the_last_first_and_leave_the_rest(job_yaml: Path) -> None:
-    job_yaml.write_text("engine: {steps: 3, rate: 2}\nname: a\nhigh: ${engine.steps}\n")
+    job_yaml.write_text("engine: {steps: 3, rate: 2}\nname: a\n")
     overrides = ["engine.steps=4", "engine.steps=5", "words=[x, 'y z']", "files=[a/b]", "name=b=c", "most=4"]
     job = config.load(Job, job_yaml, overrides)
-    assert job == Job(engine=Engine(5, 2.0), name="b=c", words=["x", "y z"], files=(Path("a/b"),), most=4, high=3)
+    assert job == Job(engine=Engine(5, 2.0), name="b=c", words=["x", "y z"], files=(Path("a/b"),), most=4)
     assert config.load(Job, job_yaml, ["engine={rate: 1}"]).engine == Engine(3, 1.0)
 
 
 @pytest.mark.parametrize("text", ["${oc.env:HOME}", "${high}", "a${oc.env:HOME}/${", "\\${high}", "${${high}:x}"])
-def test_an_override_is_plain_text(job_yaml: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("HOME", "secret")
+def test_an_override_is_plain_text(job_yaml: Path, text: str) -> None:
     job_yaml.write_text("name: a\n")
     job = config.load(Job, job_yaml, [f"name={text}", f"words=['{text}']"])
     assert (job.name, job.words) == (text, [text])
     assert config.build(Job, config.to_dict(job)) == job
 
 
-@pytest.mark.parametrize("text", ["x/${oc.env:HOME}", "${high.${oc.env:HOME}}"])
-def test_a_file_does_not_read_the_environment(job_yaml: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("HOME", "secret")
-    line = refusal(job_yaml, f"name: '{text}'")
-    assert "name: " in line and "${oc.env:HOME} is not allowed" in line and "secret" not in line
-
-
 def test_a_file_names_its_own_folder(job_yaml: Path) -> None:
-    job_yaml.write_text("files: ['${here}/list', '${here}-2']\nkind: large\nname: ${kind}")
+    job_yaml.write_text("files: ['${here}/list', '${here}-2']\nname: ${oc.env:HOME}")
     job = config.load(Job, job_yaml, ["words=['${here}']"])
+    assert job.name == "${oc.env:HOME}"
     assert job.files == (job_yaml.parent / "list", Path(f"{job_yaml.parent}-2")) and job.words == ["${here}"]
 
 
@@ -142,11 +134,9 @@ def test_what_differs_from_the_defaults() -> None:
         ("- a", "key: value"),
         ("low: 1\nname: a\n\tb: c", "line 3"),
         ("name: a\nname: b", "duplicate key name"),
-        ("name: ${absent.key}", "name: Interpolation key 'absent.key' not found"),
-        ("name: ${name}", "name: Recursive interpolation"),
         ("name: !!python/object:os.system x", "python/object:os.system"),
         (b"name: \xff", "0xff"),
-        ("null: 3", "NoneType"),
+        ("null: 3", "key None is not text"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name(job_yaml: Path, text: str | bytes, wanted: str) -> None:

@@ -7,14 +7,13 @@ from typing import Annotated
 from course_lib.command_line.models import Continued, Prompts
 from course_lib.command_line.output import Shown, text
 from course_lib.gptsan.config import EncodeConfig, VocabularyConfig
-from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
+from course_lib.gptsan.generation_config import GenerateConfig
 
 Model = Annotated[Path, "folder of a GPTSAN"]
 Original = Annotated[Path, "checkpoint of the original: folder, prefix or .index file"]
 Documents = Annotated[Sequence[Path], "documents: .jsonl, or plain text; - reads standard input"]
 Examples = Annotated[Sequence[Path], "documents, or one CSV file `filename,fileid`; - reads standard input"]
 Tokenizer = Annotated[Path | None, "tokenizer folder; default: the profile's vocabulary"]
-Masked = Annotated[Sequence[str], "texts with one or more [MASK]"]
 Before = Annotated[str, "text before the prompt; attention in both directions"]
 
 
@@ -69,18 +68,3 @@ def generate(
 
     generator = GPTSANGenerator.open(model)
     return [Continued(prompt, generator.continue_text(prompt, settings, prefix_text)) for prompt in prompts]
-
-
-def fill(model: Model, prompts: Masked, settings: FillConfig) -> object:
-    """Fill the masks of texts; the model must be trained on mlm or hybrid examples."""
-    from course_lib.gptsan.fill import fill
-    from course_lib.gptsan.generate import GPTSANGenerator
-
-    generator = GPTSANGenerator.open(model)
-    results = [fill(generator, prompt, settings) for prompt in prompts]
-    lines = []
-    for filled in results:
-        lines.append(filled.text)
-        for number, choices in enumerate(filled.masks, 1):
-            lines.append(f"  {number}: " + ", ".join(f"{each.piece} {each.probability:.3f}" for each in choices))
-    return Shown(results, "\n".join(lines))

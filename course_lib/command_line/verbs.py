@@ -64,7 +64,6 @@ ROAD: dict[str, dict[str, Verb]] = {
         "gptsan add-extra-stage": Verb("gptsan:add_extra_stage", "Add new layers on top, to train them alone"),
         "gptsan train": Verb("runs:GPTSAN.train", "Train a GPTSAN, or those parts that are not frozen"),
         "gptsan generate": Verb("gptsan:generate", "Continue texts, steered by the spout"),
-        "gptsan fill": Verb("gptsan:fill", "Fill the masks of texts"),
     },
     "Prefix tuning": {
         "prefix train": Verb("runs:PREFIX.train", "Train a prefix of a frozen model with DeepSpeed"),

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 
 from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
@@ -30,6 +29,7 @@ from course_lib.gptsan.shape import LAYERS, SPOUT_OUT
 from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences, hf_shapes, parameters
 from course_lib.notebooks.progress import progress
+from course_lib.settings import yaml_values
 from course_lib.settings.config import build
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
@@ -129,4 +129,4 @@ def training_yaml(settings: dict[str, Any], seed: int = 0) -> str:
         },
     }
     build(GptsanConfig, content, where=PARAMETERS)
-    return str(OmegaConf.to_yaml(OmegaConf.create(content)))
+    return yaml_values.dump(content)

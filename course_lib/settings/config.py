@@ -1,8 +1,8 @@
 """Settings from dataclasses, YAML files, `section.key=value` overrides and the current profile.
 
 Each chapter declares its settings as a pydantic dataclass whose fields are created with `setting(default, help)`.
-profiles.py finds the YAML files, OmegaConf reads them and the overrides (in yaml_values.py), and pydantic validates the
-values. Other modules read settings only through this one.
+profiles.py finds the YAML files, yaml_values.py reads them and the overrides, and pydantic validates the values.
+Other modules read settings only through this one.
 """
 
 import dataclasses

@@ -110,14 +110,13 @@ def runs() -> list[str]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping as plain Python values, merged over those of the file that its key `extends` names.
 
-    `${key}` is replaced by the value of another key. Raises UsageError if a file cannot be read, is not a mapping,
-    contains `${oc.env:NAME}`, or extends itself.
+    Raises UsageError if a file cannot be read, is not a mapping, or extends itself.
     """
     return _values(path.absolute())
 
 
-def _values(path: Path) -> dict[str, Any]:
-    """Return the values of a settings file, cached until it or a file that it extends changes.
+def _values(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return the values of a settings file, which the files `above` extend; cached until a file that it needs changes.
 
     Listing the products reads a profile many times.
     """
@@ -125,15 +124,17 @@ def _values(path: Path) -> dict[str, Any]:
         return _read[path][1]
     from course_lib.settings import yaml_values
 
-    def base(named: Any, path: Path) -> Path:
+    values, files = yaml_values.load(path), [path]
+    if path in above or not isinstance(values, dict):
+        wrong = mark("{path} extends itself") if path in above else mark("{path}: expected `key: value` lines")
+        raise UsageError(tr(wrong, path=path))
+    if (named := values.pop("extends", None)) is not None:
         if not isinstance(named, str):
             message = mark("{path}: extends: {named!r}: expected the name or path of a file")
             raise UsageError(tr(message, path=path, named=named))
-        return find(named, path.parent)
-
-    values, files = yaml_values.read(path, base)
-    if not isinstance(values, dict):
-        raise UsageError(tr("{path}: expected `key: value` lines at the top level", path=path))
+        base = find(named, path.parent).absolute()
+        values = yaml_values.over(_values(base, (*above, path)), values)
+        files += _read[base][0]
     _read[path] = {each: _stamp(each) for each in files}, values
     return values
 

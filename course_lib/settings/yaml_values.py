@@ -1,128 +1,90 @@
-"""YAML values and `key=value` overrides, read and written with OmegaConf.
+"""YAML files and `key=value` overrides, read and written with PyYAML.
 
-This module is separate from config.py because importing OmegaConf uses 5 MB of memory.
+Numbers, true, false and null are those of YAML 1.2: `on`, 1:30 and 2026-11-01 are text, and 1e-4 is a number.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+import yaml
 
-from course_lib.errors import UsageError
+from course_lib.errors import UsageError, one_line
 
-# Replaces `${` while an override is parsed. It is a Unicode noncharacter, which does not occur in text.
-PLAIN = "\ufdd0"
-
-
-def _no_environment(name: str, *_: Any) -> None:
-    raise ValueError(f"${{oc.env:{name}}} is not allowed; write the value, or set it with --set")
+SCALARS = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?(0|[1-9][0-9]*)",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+}
 
 
-# Settings are copied into runs and products. A settings file from someone else must not copy environment variables
-# from this machine, because they may contain secrets.
-try:
-    OmegaConf.register_resolver("oc.env", _no_environment, replace=True)
-# OmegaConf before 2.4, such as Colab's, has another function for it.
-except TypeError:
-    OmegaConf.register_new_resolver("oc.env", _no_environment, replace=True)
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return a mapping, whose keys must be different texts."""
+        keys = [self.construct_object(key) for key, _ in node.value]
+        for at, key in enumerate(keys):
+            if not isinstance(key, str) or key in keys[:at]:
+                problem = f"duplicate key {key}" if isinstance(key, str) else f"key {key!r} is not text"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.value[at][0].start_mark)
+        return super().construct_mapping(node, deep)
 
 
-def read(path: Path, base: Callable[[Any, Path], Path]) -> tuple[Any, tuple[Path, ...]]:
-    """Read a YAML file as plain Python values.
+class _Dumper(yaml.SafeDumper):
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
-    `${key}` is replaced by the value of another key, and `${here}` by the absolute path of the file's folder.
 
-    If the file has the key `extends`, its values are merged over those of the file that it names: mappings key by key,
-    everything else replaces what was there. That file may extend another one.
+for _kind, _pattern in SCALARS.items():
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), None)
 
-    Args:
-        path: the file.
-        base: returns the file for a value of `extends` in a given file.
 
-    Returns:
-        The values without `extends`, and the files that they came from, `path` first.
+def load(path: Path) -> Any:
+    """Read a YAML file as plain Python values, in which `${here}` stands for the absolute path of the file's folder.
 
-    Raises:
-        UsageError: naming the file, if one cannot be read, contains `${oc.env:NAME}`, or extends itself.
+    Raises UsageError naming the file if it cannot be read.
     """
-    contents: dict[Path, Any] = {}
-    following: Path | None = path
-    while following is not None:
-        if following in contents:
-            raise UsageError(f"{path}: extends: {following} extends itself")
-        content = contents[following] = _load(following)
-        named = content.pop("extends", None) if OmegaConf.is_dict(content) else None
-        following = None if named is None else base(named, following)
     try:
-        whole = OmegaConf.merge(*reversed(contents.values())) if len(contents) > 1 else contents[path]
-        return OmegaConf.to_container(whole, resolve=True), tuple(contents)
-    except (YAMLError, OmegaConfBaseException) as error:
-        raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
+        content = yaml.load(path.read_text(encoding="utf8"), _Loader)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"{path}: not readable as YAML: {one_line(error)}") from error
+    return _with_folder({} if content is None else content, str(path.absolute().parent))
 
 
-def _load(path: Path) -> Any:
-    folder = _escape(str(path.absolute().parent))
-    try:
-        content = OmegaConf.to_container(OmegaConf.load(path))
-        return OmegaConf.create(_strings(content, lambda text: text.replace("${here}", folder)))
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
-        raise UsageError(f"{path}: not readable as YAML: {_one_line(error)}") from error
+def _with_folder(value: Any, folder: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_folder(inner, folder) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_folder(inner, folder) for inner in value]
+    return value.replace("${here}", folder) if isinstance(value, str) else value
+
+
+def over(below: Any, above: Any) -> Any:
+    """Return `above`, merged key by key over `below` where both are mappings."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return below | {key: over(below.get(key), value) for key, value in above.items()}
 
 
 def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Apply `section.key=value` overrides to the values, in order.
-
-    Raises UsageError if an override is malformed, and ValueError if the overrides do not match the values, such as a
-    key below a number.
-    """
-    changes = [_parse(override) for override in overrides]
-    try:
-        result = OmegaConf.to_container(OmegaConf.merge(_escape(values), *changes), resolve=True)
-    except (OmegaConfBaseException, YAMLError) as error:
-        raise ValueError(_one_line(error)) from None
-    return cast(dict[str, Any], result)
+    """Apply `section.key=value` overrides to the values, in order. Raises UsageError if an override is malformed."""
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not all(part.strip() for part in key.split(".")):
+            raise UsageError(f"--set {override!r}: expected section.key=value")
+        try:
+            change = yaml.load(text, _Loader)
+        except yaml.YAMLError as error:
+            raise UsageError(f"--set {override!r}: expected section.key=value: {one_line(error)}") from None
+        for part in reversed(key.split(".")):
+            change = {part: change}
+        values = over(values, change)
+    return values
 
 
 def dump(values: dict[str, Any]) -> str:
-    """Convert the values to YAML that `read` turns back into the same values."""
-    return str(OmegaConf.to_yaml(OmegaConf.create(_escape(values))))
-
-
-def _parse(override: str) -> Any:
-    """Parse one `section.key=value` override. The value is taken literally: `${` in it is ordinary text.
-
-    Raises UsageError naming the override if it is malformed.
-    """
-    key, equals, _value = override.partition("=")
-    if not equals or not all(part.strip() for part in key.split(".")):
-        raise UsageError(f"--set {override!r}: expected section.key=value")
-    try:
-        marked = OmegaConf.to_container(OmegaConf.from_dotlist([override.replace("${", PLAIN)]))
-        return OmegaConf.create(_escape(_strings(marked, lambda text: text.replace(PLAIN, "${"))))
-    except (OmegaConfBaseException, YAMLError, ValueError, IndexError) as error:
-        raise UsageError(f"--set {override!r}: expected section.key=value: {_one_line(error)}") from None
-
-
-def _strings(value: Any, change: Callable[[str], str]) -> Any:
-    """Apply a function to the texts in nested mappings and lists."""
-    if isinstance(value, dict):
-        return {key: _strings(inner, change) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_strings(inner, change) for inner in value]
-    return change(value) if isinstance(value, str) else value
-
-
-def _one_line(error: Exception) -> str:
-    """Return the message of an OmegaConf or YAML error as one line, with the key if the error has one."""
-    if isinstance(error, OmegaConfBaseException) and error.full_key:
-        return f"{error.full_key}: {str(error).splitlines()[0]}"
-    return " ".join(str(error).split())
-
-
-def _escape(value: Any) -> Any:
-    """Escape every `${` in the values, so that OmegaConf reads it back as text."""
-    return _strings(value, lambda text: re.sub(r"(\\*)\$\{", r"\1\1\\${", text))
+    """Convert the values to YAML that `load` turns back into the same values."""
+    return yaml.dump(values, Dumper=_Dumper, allow_unicode=True, sort_keys=False)

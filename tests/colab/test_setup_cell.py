@@ -21,7 +21,7 @@ FIRST = CHAPTERS[0].paths[0]
 OLDER = (
     "antlr4-python3-runtime", "backcall", "decorator", "entrypoints", "greenlet", "huggingface_hub", "ipykernel", "ipython",
     "ipython-genutils", "ipywidgets", "jupyter_client", "jupyterlab_widgets", "ml_dtypes", "nbclient", "nest-asyncio", "numpy",
-    "omegaconf", "peft", "pickleshare", "protobuf", "psutil", "pydantic", "pydantic_core", "pyzmq", "tensorboard", "tokenizers", "tornado", "traitlets",
+    "peft", "pickleshare", "protobuf", "psutil", "pydantic", "pydantic_core", "pyzmq", "tensorboard", "tokenizers", "tornado", "traitlets",
     "transformers", "typer", "widgetsnbextension",
 )  # fmt: skip
 
