@@ -1,7 +1,6 @@
 """Reports on corpus runs: documents and characters read, written and removed (for each reason), with a few examples.
 
-A report has no times or machine names, so that the same input gives the same report. Characters are Unicode code
-points, not counting line breaks.
+The same input gives the same report. Characters are Unicode code points, not counting line breaks.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -109,23 +108,25 @@ class CorpusReport:
             "{name} {source}: {left}kept {documents_out:,} of {documents_in:,} documents ({documents}), "
             "{characters_out:,} of {characters_in:,} characters ({characters})"
         )
-        kept = tr(message, left=left, documents=documents, characters=characters, **vars(self))
-        reasons = tr("; most frequent reasons for removal: {reasons}", reasons=because) if because else ""
-        return (kept + reasons).lstrip()
+        kept = tr(message, left=left, documents=documents, characters=characters, **vars(self)).lstrip()
+        return kept + (tr("; most frequent reasons for removal: {reasons}", reasons=because) if because else "")
 
     def table(self) -> str:
         """Return the whole report as text in aligned columns."""
-        share = tr("share")
-        rows: list[tuple[str, ...]] = [("", "", tr("documents"), share, tr("characters"), share)]
-        rows += [self._row(tr("in"), "", self.documents_in, self.characters_in)]
+        counts = {tr("in"): ("", self.documents_in, self.characters_in)}
         for reason in self._ordered(self.limits | self.removed):
             removed = self.removed.get(reason, Removed())
-            rows += [self._row(f"- {reason}", self.limits.get(reason, ""), removed.count, removed.characters)]
-        rows += [self._row(tr("out"), "", self.documents_out, self.characters_out)]
+            counts[f"- {reason}"] = (self.limits.get(reason, ""), removed.count, removed.characters)
+        counts[tr("out")] = ("", self.documents_out, self.characters_out)
+        share = tr("share")
+        rows: list[tuple[str, ...]] = [("", "", tr("documents"), share, tr("characters"), share)]
+        for label, (limit, number, letters) in counts.items():
+            shares = _share(number, self.documents_in), _share(letters, self.characters_in)
+            rows.append((label, tr(limit), f"{number:,}", shares[0], f"{letters:,}", shares[1]))
         for reason in self._ordered(self.lines):
-            taken, label = self.lines[reason], tr("lines: {reason}", reason=reason)
-            row = self._row(label, self.limits.get(reason, ""), taken.count, taken.characters)
-            rows += [(*row[:3], "", *row[4:])]
+            taken = self.lines[reason]
+            letters = f"{taken.characters:,}", _share(taken.characters, self.characters_in)
+            rows.append((tr("lines: {reason}", reason=reason), "", f"{taken.count:,}", "", *letters))
         rows += [(tr(name), "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         return "\n".join(aligned(rows, right=range(2, 6)))
 
@@ -141,14 +142,10 @@ class CorpusReport:
         known = [reason for reason in (*self.limits, *LINES) if reason in reasons]
         return known + sorted(set(reasons) - set(known))
 
-    def _row(self, label: str, limit: str, documents: int, letters: int) -> tuple[str, ...]:
-        shares = _share(documents, self.documents_in), _share(letters, self.characters_in)
-        return label, tr(limit), f"{documents:,}", shares[0], f"{letters:,}", shares[1]
-
 
 def load_report(target: Path) -> CorpusReport:
     """Read the report that `write_report` wrote next to the `target` file."""
-    return from_dict(orjson.loads(_place(target).read_bytes()))
+    return from_dict(orjson.loads(target.with_name(f"{target.name}.report.json").read_bytes()))
 
 
 def from_dict(plain: dict[str, Any]) -> CorpusReport:
@@ -159,14 +156,10 @@ def from_dict(plain: dict[str, Any]) -> CorpusReport:
 
 def write_report(report: CorpusReport, target: Path) -> Path:
     """Write the report as JSON to `<target>.report.json` and return that path."""
-    path = _place(target)
+    path = target.with_name(f"{target.name}.report.json")
     with atomic_write(path) as file:
         file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     return path
-
-
-def _place(target: Path) -> Path:
-    return target.with_name(target.name + ".report.json")
 
 
 def _share(part: int, whole: int) -> str:

@@ -12,9 +12,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from course_lib.documents import UTF16, encoding_hint
+from course_lib.documents import encoding_hint
 from course_lib.errors import CourseError
-from course_lib.files import CHUNK, MAGIC, OPENERS, TrailingBytes, require_file
+from course_lib.files import CHUNK, OPENERS, TrailingBytes, require_file
 from course_lib.parallel import until_error
 
 BOM = b"\xef\xbb\xbf"
@@ -46,7 +46,6 @@ def read_web(path: Path, max_line: int, max_document: int, first: int = 1, size:
     errors = list[CourseError]()
     held = position = 0
     with open(require_file(path), "rb") as raw:
-        _check_start(path, raw)
         stream = OPENERS[path.suffix](raw) if path.suffix in OPENERS else raw
         lines = _lines(path, raw, stream, max_line, counts)
         for document in chain(until_error(_documents(lines, max_document, counts), errors), (None,)):
@@ -119,14 +118,3 @@ def _require_utf8(path: Path, content: bytes) -> None:
     if bad and bad >= REFUSED * len(lines):
         counts = f"{bad:,} of the first {len(lines):,} lines that are not ASCII are not UTF-8"
         raise CourseError(f"{path}: {counts}{encoding_hint(content)}")
-
-
-def _check_start(path: Path, raw: BinaryIO) -> None:
-    """Raise CourseError if the first bytes of a file are compressed data of another suffix, or UTF-16."""
-    start = raw.read(6)
-    raw.seek(0)
-    for suffix, magic in MAGIC.items():
-        if path.suffix not in MAGIC and start.startswith(magic):
-            raise CourseError(f"{path}: is {suffix[1:]} data; its name has to end in {suffix}")
-    if start.startswith(UTF16):
-        raise CourseError(f"{path}: is UTF-16, expected UTF-8")

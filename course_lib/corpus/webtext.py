@@ -9,7 +9,6 @@ worker.
 """
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
-from course_lib.documents import encoding_hint, path_list
+from course_lib.documents import path_list
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
@@ -43,8 +42,6 @@ KEPT, DUPLICATE = -1, 0
 Left = tuple[bytes, int, Flags]
 # Documents from which repeats are removed at a time, about 1 MB.
 BATCH = 400
-# Share of lines that are not UTF-8 from which they are reported.
-NOTABLE = 0.01
 # The files in the work folder with one value per document or long line, beside one for each band.
 COLUMNS = ("documents", "numbers", "hashes", "lines", "counts", "signatures")
 # Control and invisible characters, except U+200D, which joins emoji.
@@ -63,8 +60,7 @@ class Filtered:
     counts: npt.NDArray[np.int64]  # number of long lines, [documents]
     signatures: npt.NDArray[np.uint8]  # lowest bytes of the MinHash values, [documents, num_perm]
     bands: Hashes  # [documents, num_bands]
-    lines_in: int  # non-empty lines in the input
-    unreadable: bytes  # the lines that are not UTF-8
+    read: int  # bytes of the file that the batch covers
 
 
 def clean_webtext(
@@ -84,7 +80,7 @@ def clean_webtext(
     size = sum(require_file(source).stat().st_size for source in sources)
     for source in sources:
         require_other(source, target)
-    lines_in, unreadable, errors = 0, b"", list[CourseError]()
+    errors = list[CourseError]()
     batches = until_error(_read_all(sources, settings), errors)
     with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
         bands = [
@@ -93,23 +89,18 @@ def clean_webtext(
         with progress(size, "B", tr("cleaning {name}", name=names)) as bar, ExitStack() as opened:
             files = {name: opened.enter_context(open(folder / name, "wb")) for name in COLUMNS}
             band_files = [opened.enter_context(open(path, "wb")) for path in bands]
-            for read, filtered in ordered_map(partial(filter_batch, settings), batches, workers):
+            for filtered in ordered_map(partial(filter_batch, settings), batches, workers):
                 report.merge(filtered.report)
-                lines_in += filtered.lines_in
-                unreadable = unreadable or filtered.unreadable
                 for name, file in files.items():
                     file.write(getattr(filtered, name))
                 for band, file in enumerate(band_files):
                     file.write(filtered.bands[:, band].tobytes())
-                bar.update(read)
+                bar.update(filtered.read)
         _write_without_repeats(folder, bands, out, report, settings, workers)
         if errors:
             raise errors[0]
         if not report.documents_in:
             raise CourseError(f"{names}: no document in it, only white space")
-    if unreadable and (lost := report.lines["invalid_utf8"].count) > NOTABLE * lines_in:
-        counts = tr("{lost:,} of {lines:,} lines are not UTF-8 and left out", lost=lost, lines=lines_in)
-        print(f"{names}: {counts}{encoding_hint(unreadable)}", file=sys.stderr)
     return report
 
 
@@ -122,20 +113,17 @@ def _read_all(sources: Sequence[Path], settings: WebtextConfig) -> Iterator[WebB
             first = batch.first + len(batch.documents)
 
 
-def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtered]:
-    """Clean and filter one batch in a worker; return the number of file bytes that the batch covers, and the result."""
+def filter_batch(settings: WebtextConfig, batch: WebBatch) -> Filtered:
+    """Clean and filter one batch in a worker."""
     report = CorpusReport(examples=settings.examples)
     numbers, texts = [], []
-    unreadable: list[bytes] = []
     for number, raw in enumerate(batch.documents, batch.first):
         lines, bad = _clean_lines(raw)
-        unreadable += bad
-        for _ in bad:
+        for _ in range(bad):
             report.remove_line("invalid_utf8", str(number))
         text = "\n".join(lines)
         report.enter(text)
-        failure = first_failure(text, settings.filters)
-        if failure:
+        if failure := first_failure(text, settings.filters):
             report.remove(failure[0], str(number), text, f"{failure[1]:.4g}")
         else:
             numbers.append(number)
@@ -145,7 +133,7 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtere
     report.count(mark("documents cut in two"), batch.cut)
     long = [[line for line in text.split("\n") if len(line) >= settings.dedup.line_chars] for text in texts]
     minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
-    return batch.read, Filtered(
+    return Filtered(
         report,
         documents=b"".join(
             orjson.dumps([number, text], option=orjson.OPT_APPEND_NEWLINE)
@@ -157,8 +145,7 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> tuple[int, Filtere
         counts=np.array([len(lines) for lines in long], dtype=np.int64),
         signatures=minhash.astype(np.uint8),
         bands=band_hashes(minhash, settings.dedup.num_bands),
-        lines_in=batch.long_lines + sum(bool(line.strip()) for raw in batch.documents for line in raw.split(b"\n")),
-        unreadable=b"\n".join(unreadable),
+        read=batch.read,
     )
 
 
@@ -169,8 +156,7 @@ def _write_without_repeats(
     num_perm, needed = settings.dedup.num_perm, settings.dedup.similarity * settings.dedup.num_perm
     numbers, counts = (np.fromfile(folder / name, dtype=np.int64) for name in ("numbers", "counts"))
     exact = repeats(folder / "hashes", workers=workers, label=mark("duplicates"))
-    (~exact).tofile(folder / "kept")
-    earliest = near_repeats(bands, folder / "signatures", num_perm, needed, folder / "kept", workers)
+    earliest = near_repeats(bands, folder / "signatures", (len(numbers), num_perm), needed, workers)
     near = earliest >= 0
     np.repeat(~(exact | near), counts).tofile(folder / "kept-lines")
     line_repeats = repeats(folder / "lines", folder / "kept-lines", workers, mark("repeated lines"))
@@ -233,15 +219,12 @@ def _without_lines(
     return rest
 
 
-def _clean_lines(raw: bytes) -> tuple[list[str], list[bytes]]:
-    """Return the non-empty lines of a document without control characters, and those not in UTF-8."""
-    bad: list[bytes] = []
-    if not is_utf8(raw):
-        lines = raw.split(b"\n")
-        bad = [line for line in lines if not is_utf8(line)]
-        raw = b"\n".join(line for line in lines if is_utf8(line))
-    text = CONTROL.sub("", LINE_BREAK.sub("\n", raw.decode()))
-    return [line for line in map(str.strip, text.split("\n")) if line], bad
+def _clean_lines(raw: bytes) -> tuple[list[str], int]:
+    """Return the non-empty lines of a document without control characters, and the number of those not in UTF-8."""
+    lines = [raw] if is_utf8(raw) else raw.split(b"\n")
+    good = list(filter(is_utf8, lines))
+    text = CONTROL.sub("", LINE_BREAK.sub("\n", b"\n".join(good).decode()))
+    return list(filter(None, map(str.strip, text.split("\n")))), len(lines) - len(good)
 
 
 def limits(settings: WebtextConfig) -> dict[str, str]:

@@ -18,7 +18,6 @@ from lxml import etree
 from course_lib.corpus.config import WikipediaConfig
 from course_lib.corpus.dump import PAGE, PAGE_END, Piece, decompress, read_pieces, split_pages
 from course_lib.corpus.report import CorpusReport
-from course_lib.corpus.webfile import is_utf8
 from course_lib.corpus.wikitext import to_text
 from course_lib.documents import path_list
 from course_lib.errors import CourseError
@@ -33,7 +32,6 @@ LONGEST_PAGE = 64 << 20
 # or forged.
 LONGEST_TEXT = 2 << 20
 WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
-TAG = re.compile(rb"<[^<>]*>")
 REDIRECT = re.compile(r"\s*#(?:redirect|転送|リダイレクト)", re.I)
 TITLE = re.compile(rb"<title>(.*?)</title>", re.S)
 LIMITS = {"other_namespace": mark("ns is not 0"), "redirect": "", "too_long": f"> {LONGEST_TEXT}"}
@@ -116,16 +114,15 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
     head, pages, tail = split_pages(block)
     result = _Extracted(head, b"", tail, PAGE in block, CorpusReport(), piece.read, problem)
     errors = list[CourseError]()
-    parsed = until_error(_parse(source, pages, result.report), errors) if pages else ()
+    parsed = until_error(_parse(source, pages), errors) if pages else ()
     result.articles = b"".join(_article(page, settings, result.report) for page in parsed)
     if errors:
         result.problem = str(errors[0])
     return result
 
 
-def _parse(source: Path, pages: bytes, report: CorpusReport) -> Iterator[Any]:
+def _parse(source: Path, pages: bytes) -> Iterator[Any]:
     """Yield the parsed XML elements of whole pages. Raises CourseError if the XML is broken."""
-    pages = _only_utf8(pages, report)
     try:
         yield from etree.fromstring(b"<pages>" + pages + b"</pages>", _parser())
     except etree.XMLSyntaxError:
@@ -140,18 +137,6 @@ def _parse(source: Path, pages: bytes, report: CorpusReport) -> Iterator[Any]:
 
 def _parser() -> Any:
     return etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True)
-
-
-def _only_utf8(pages: bytes, report: CorpusReport) -> bytes:
-    """Remove the text of lines that are not UTF-8, but keep their XML tags."""
-    if is_utf8(pages):
-        return pages
-    lines = pages.split(b"\n")
-    for i, line in enumerate(lines):
-        if not is_utf8(line):
-            lines[i] = b"".join(TAG.findall(line))
-            report.remove_line("invalid_utf8")
-    return b"\n".join(lines)
 
 
 def _article(page: Any, settings: WikipediaConfig, report: CorpusReport) -> bytes:

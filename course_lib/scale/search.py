@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.corpus.grams import Hashes
-from course_lib.corpus.repeats import Positions, ascending
+from course_lib.corpus.repeats import Positions
 from course_lib.errors import CourseError
 from course_lib.scale.store import Store
 
@@ -23,9 +23,9 @@ SLICE = 1 << 23
 
 def write_column(path: Path, hashes: Hashes, index: npt.NDArray[np.integer]) -> None:
     """Write the file of a shard: its hashes and their indices in the shard, sorted."""
+    order = np.argsort(hashes, kind="stable")
     records = np.empty(len(hashes), dtype=RECORD)
-    records["hash"], order = ascending(hashes)
-    records["index"] = index[order]
+    records["hash"], records["index"] = hashes[order], index[order]
     path.parent.mkdir(parents=True, exist_ok=True)
     records.tofile(path)
 
@@ -50,8 +50,9 @@ def read_range(store: Store, column: str, part: str, bits: int = 64) -> tuple[Ha
             records = _between(store, name, size // RECORD.itemsize, low, high, bits)
             values.append(records["hash"])
             keys.append((int(Path(name).name.removesuffix(SUFFIX)) << 32) | records["index"].astype(np.int64))
-    ordered, order = ascending(np.concatenate(values))
-    return ordered, np.concatenate(keys)[order]
+    found = np.concatenate(values)
+    order = np.argsort(found, kind="stable")
+    return found[order], np.concatenate(keys)[order]
 
 
 def _between(store: Store, name: str, count: int, low: int, high: int, bits: int) -> npt.NDArray[np.void]:

@@ -174,7 +174,7 @@ class Documents(Stage):
         with ExitStack() as opened:
             files = {name: opened.enter_context(open(path, "wb")) for name, path in paths.items()}
             for batch in inputs.read_documents(path, shard.first + 1):
-                _, filtered = webtext.filter_batch(cleaning, batch)
+                filtered = webtext.filter_batch(cleaning, batch)
                 report.merge(filtered.report)
                 hashes.append(filtered.hashes)
                 for name, file in files.items():

@@ -80,9 +80,8 @@ def search(texts: list[str]) -> list[bool]:
                 for band, file in enumerate(files[:-1]):
                     file.write(hashes[:, band].tobytes())
                 files[-1].write(rows.astype(np.uint8).tobytes())
-        np.ones(len(texts), dtype=np.bool_).tofile(Path(folder, "kept"))
         needed = settings.similarity * settings.num_perm
-        found = near_repeats(columns, Path(folder, "signatures"), settings.num_perm, needed, Path(folder, "kept"))
+        found = near_repeats(columns, Path(folder, "signatures"), (len(texts), settings.num_perm), needed)
     return (found >= 0).tolist()
 
 

@@ -41,11 +41,8 @@ def found(texts: list[str], settings: DedupConfig = SETTINGS) -> list[int]:
         for band, column in enumerate(columns):
             band_hashes(rows, settings.num_bands)[:, band].tofile(column)
         rows.astype(np.uint8).tofile(Path(folder, "signatures"))
-        np.ones(len(texts), dtype=np.bool_).tofile(Path(folder, "kept"))
         needed = settings.similarity * settings.num_perm
-        return near_repeats(
-            columns, Path(folder, "signatures"), settings.num_perm, needed, Path(folder, "kept")
-        ).tolist()
+        return near_repeats(columns, Path(folder, "signatures"), rows.shape, needed).tolist()
 
 
 def test_planted_copies_are_found_and_distinct_documents_stay(written: list[str]) -> None:

@@ -18,14 +18,6 @@ def column(path: Path, values: list[int]) -> Path:
     return path
 
 
-@given(st.lists(st.one_of(st.integers(0, TOP), st.integers(0, 3), st.integers(TOP - 3, TOP)), max_size=50))
-def test_hashes_are_sorted_as_by_a_stable_sort(values: list[int]) -> None:
-    hashes = np.array(values, dtype=np.uint64)
-    order = np.argsort(hashes, kind="stable")
-    found, places = repeats.ascending(hashes)
-    assert (found.tolist(), places.tolist()) == (hashes[order].tolist(), order.tolist())
-
-
 @settings(max_examples=60)
 @given(
     st.lists(st.sampled_from([0, 1, 2, TOP // 3, TOP // 2, TOP - 1, TOP]), max_size=40),
@@ -45,7 +37,7 @@ def test_exact_repeats_are_those_with_an_earlier_equal(values: list[int], chance
         ]
 
 
-def near(folder: Path, rows: np.ndarray, kept: list[bool], needed: int) -> list[int]:
+def near(folder: Path, rows: np.ndarray, needed: int) -> list[int]:
     bands = rows.reshape(len(rows), PERM // ROWS, ROWS)
     columns = []
     for band in range(PERM // ROWS):
@@ -53,21 +45,17 @@ def near(folder: Path, rows: np.ndarray, kept: list[bool], needed: int) -> list[
         values = [hash(tuple(map(int, each))) % 2**64 for each in bands[:, band]]
         columns.append(column(folder / f"band-{band}", values))
     rows.astype(np.uint8).tofile(folder / "signatures")
-    np.array(kept, dtype=np.bool_).tofile(folder / "kept")
-    return repeats.near_repeats(columns, folder / "signatures", PERM, needed, folder / "kept").tolist()
+    return repeats.near_repeats(columns, folder / "signatures", rows.shape, needed).tolist()
 
 
-def by_definition(rows: np.ndarray, kept: list[bool], needed: int) -> list[int]:
-    """The earliest kept document that agrees in a whole band and in `needed` values."""
+def by_definition(rows: np.ndarray, needed: int) -> list[int]:
+    """The earliest document that agrees in a whole band and in `needed` values."""
 
     def resembles(one: np.ndarray, other: np.ndarray) -> bool:
         equal = one == other
         return bool(equal.reshape(-1, ROWS).all(1).any() and equal.sum() >= needed)
 
-    return [
-        next((at for at in range(number) if kept[at] and resembles(rows[at], row)), -1) if kept[number] else -1
-        for number, row in enumerate(rows)
-    ]
+    return [next((at for at in range(number) if resembles(rows[at], row)), -1) for number, row in enumerate(rows)]
 
 
 @settings(max_examples=60)
@@ -75,10 +63,9 @@ def by_definition(rows: np.ndarray, kept: list[bool], needed: int) -> list[int]:
 def test_near_repeats_are_those_of_the_definition(seed: int, documents: int, spread: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, spread + 1, (documents, PERM))
-    kept = (rng.random(documents) < 0.8).tolist()
     for needed in (2, 4, 6):
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setattr(repeats, "SLICE", size)
             patch.setattr(repeats, "PAIRS", 3)
             patch.setattr(repeats, "BLOCK", 7)
-            assert near(Path(folder), rows, kept, needed) == by_definition(rows, kept, needed)
+            assert near(Path(folder), rows, needed) == by_definition(rows, needed)

@@ -100,15 +100,6 @@ def test_another_encoding_is_refused_by_name(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
-def test_many_lines_in_another_encoding_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in.txt").write_bytes(RIVER.encode() + b"\n\n" + BREAD.encode("cp932"))
-    clean_webtext(tmp_path / "in.txt", tmp_path / "out.jsonl")
-    told = capsys.readouterr().err
-    assert "3 of 6 lines" in told and "Shift-JIS" in told and told.count("\n") == 1
-    clean(tmp_path, RIVER, BREAD)
-    assert capsys.readouterr().err == ""
-
-
 def test_the_product_is_the_same_for_any_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("course_lib.corpus.repeats.WORTH_WORKERS", 0)
     chance = random.Random(3)

@@ -122,14 +122,6 @@ def test_broken_xml_names_the_page(tmp_path: Path) -> None:
     assert "'記事7' has no </page>" in message and saved == 7
 
 
-def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None:
-    bad = XML.encode().replace("3番目の記事".encode(), b"3\xe7\x95 broken\nsecond line", 1)
-    lines, report = run(tmp_path, "a.xml", bad)
-    assert report.lines["invalid_utf8"].count == 1 and report.documents_out == 40
-    text = orjson.loads(lines.splitlines()[3])["text"]
-    assert text.startswith("second line") and "\ufffd" not in text
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
