@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: the words after `course`; None means those on the command line.
     """
-    before = _on_signals(_end_at_once, _end_at_once)
+    _on_signals(_end_at_once, _end_at_once)
     try:
         code = _started(arguments)
     except KeyboardInterrupt:
@@ -39,8 +39,6 @@ def main(arguments: list[str] | None = None) -> None:
         # Nothing is left to clean up, so a signal during Python's shutdown may end the process without a traceback.
         if arguments is None:
             _on_signals(signal.SIG_DFL, signal.SIG_DFL)
-        else:
-            _restore(before)
     try:
         sys.stdout.flush()
     # A command that stopped because nobody reads its output has reported that already.
@@ -51,15 +49,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _started(arguments: list[str] | None) -> int:
     """Import the commands, run one and return its exit code."""
-    import io
-
     from course_lib.command_line import verbs  # noqa: F401
     from course_lib.settings import profiles
 
     profiles.make_absolute()
     # If the terminal encoding cannot represent Japanese, print ? instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     _on_signals(signal.default_int_handler, _terminate)
     return _main(arguments)
@@ -111,25 +107,18 @@ def _main(arguments: list[str] | None) -> int:
     return 0
 
 
-def _on_signals(interrupt: "Any", terminate: "Any") -> "dict[signal.Signals, Any]":
-    """Install handlers for the signals that terminate a process, and return the previous handlers.
+def _on_signals(interrupt: "Any", terminate: "Any") -> None:
+    """Install handlers for the signals that terminate a process.
 
     Signals that the process already ignores (for example, under `nohup`) stay ignored.
     """
-    before = {number: signal.getsignal(number) for number in SAYING}
-    wanted = {number: interrupt if number == signal.SIGINT else terminate for number in SAYING}
-    _restore({number: wanted[number] for number in SAYING if before[number] not in (signal.SIG_IGN, None)})
-    return before
-
-
-def _restore(handlers: "dict[signal.Signals, Any]") -> None:
     import threading
 
     # Python allows signal handlers only in the main thread.
     if threading.current_thread() is threading.main_thread():
-        for number, handler in handlers.items():
-            if handler is not None:
-                signal.signal(number, handler)
+        for number in SAYING:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                signal.signal(number, interrupt if number == signal.SIGINT else terminate)
 
 
 def _end_at_once(number: int, _frame: "FrameType | None") -> None:
@@ -143,7 +132,7 @@ def _terminate(number: int, _frame: "FrameType | None") -> None:
     `timeout` and service managers may send a second signal during cleanup. Native code, such as sentencepiece training,
     is not interrupted: the exception is raised when that code returns.
     """
-    _restore(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN))
+    _on_signals(signal.getsignal(signal.SIGINT), signal.SIG_IGN)
     raise Terminated(128 + number)
 
 

@@ -141,7 +141,7 @@ def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
     run = launch.train(PrefixTask(given))
     model = same_as_loop(run, given, 1e-4)
     with pytest.raises(SystemExit):
-        main(["prefix", "export", str(run.folder), "-o", str(tmp_path / "model")])
+        main(["export", str(run.folder), "-o", str(tmp_path / "model")])
     assert f"step {STEPS}, the whole base, held-out loss" in capsys.readouterr().out
     found = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     kept = read_weights(checkpoint.whole_checkpoints(run.folder)[0]).tensors
