@@ -8,12 +8,14 @@ from typing import Annotated
 from course_lib import paths
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
+from course_lib.evaluation.pairs import Pair
 from course_lib.evaluation.scoring import GeneratingModel, ScoringModel
 from course_lib.evaluation.trigram import Trigram
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_write, inner_suffix, read_json
 
-PAIRS = "minimal_pairs.jsonl"
+GRAMMAR, WORLD = "grammar", "world"
+PAIRS = 'also judge minimal pairs: grammar, world (facts of the small world), or JSONL: "phenomenon", "good", "bad"'
 TRIGRAM = "character trigram"
 
 
@@ -22,8 +24,7 @@ def evaluate(
     target: Annotated[Path | None, "also write the result as JSON"] = None,
     *,
     data: Annotated[Sequence[Path], "raw documents (.jsonl or .txt), or a folder of them; repeatable"] = (),
-    minimal_pairs: Annotated[bool, "also judge the course's minimal pairs (data/minimal_pairs.jsonl)"] = False,
-    pairs: Annotated[Path | None, 'minimal pairs of your own: JSONL, "phenomenon", "good", "bad"'] = None,
+    minimal_pairs: Annotated[str | None, PAIRS] = None,
     prefix: Annotated[Sequence[Path], "evaluate the one MODEL also with this prefix; repeatable"] = (),
     spout: Annotated[str | None, "GPTSAN: none (default), zeros, or a class number"] = None,
     trigram: Annotated[Sequence[Path], "also evaluate a character trigram model of these documents; repeatable"] = (),
@@ -37,12 +38,12 @@ def evaluate(
     """
     from course_lib.evaluation import report
 
-    if not data and not minimal_pairs and not pairs:
+    if not data and not minimal_pairs:
         raise UsageError("--data, --minimal-pairs: neither is set; give one of them, or both")
     if prefix and len(models) > 1:
         raise UsageError(f"--prefix: not allowed with {len(models)} models; a prefix belongs to one model")
     files = [file for path in data for file in _files(path)]
-    inputs = report.Inputs.read(files, pairs or (paths.data(PAIRS) if minimal_pairs else None), settings)
+    inputs = report.Inputs.read(files, read_pairs(minimal_pairs) if minimal_pairs else (), settings)
     results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefix, spout)]
     if trigram or inputs.pairs:
         results.append(report.evaluate(TRIGRAM, trigram_model(trigram), inputs))
@@ -51,6 +52,17 @@ def evaluate(
         with atomic_write(target) as file:
             file.write(json.dumps(content, ensure_ascii=False, indent=1).encode() + b"\n")
     return Shown(content, report.table(results))
+
+
+def read_pairs(source: str) -> list[Pair]:
+    """Return the course's minimal pairs of grammar or of the small world's facts, or those of a file."""
+    from course_lib.evaluation import pairs
+
+    if source == WORLD:
+        from course_lib.world.pairs import by_distance
+
+        return [Pair(name, pair.good, pair.bad) for name, pair in by_distance()]
+    return pairs.read_pairs(paths.data("minimal_pairs.jsonl") if source == GRAMMAR else Path(source))
 
 
 def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None = None) -> GeneratingModel:

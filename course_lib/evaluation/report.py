@@ -26,15 +26,15 @@ class Inputs:
     settings: WindowSettings
 
     @classmethod
-    def read(cls, files: Sequence[Path], pairs_file: Path | None, settings: WindowSettings) -> "Inputs":
-        """Read the documents once, so that a bad file is reported before any model is loaded, and read the pairs."""
+    def read(cls, files: Sequence[Path], pairs: Sequence[Pair], settings: WindowSettings) -> "Inputs":
+        """Read the documents once, so that a bad file is reported before any model is loaded."""
         total = 0
         for path in files:
             characters = sum(map(len, documents([path])))
             if not characters:
                 raise CourseError(f"{path}: no document in it")
             total += characters
-        return cls(tuple(files), total, tuple(pairs.read_pairs(pairs_file)) if pairs_file else (), settings)
+        return cls(tuple(files), total, tuple(pairs), settings)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,16 @@ from dataclasses import dataclass
 
 from course_lib.world.check import check
 from course_lib.world.genre import Document
+from course_lib.world.genres import documents
+
+# By name the distances of the pairs that are judged together, and the seed of their documents: no corpus has it.
+DISTANCES = {
+    "distance 0": range(1),
+    "distance 1-19": range(1, 20),
+    "distance 20-39": range(20, 40),
+    "distance 40-": range(40, 1000),
+}
+SEED = 504
 
 
 @dataclass(frozen=True)
@@ -27,15 +37,27 @@ class Pair:
 
 def pairs(document: Document, rng: random.Random) -> Iterator[Pair]:
     """Yield a pair for each sentence of a document and each fact in it that an earlier sentence states."""
+    before, stated = "", dict[str, int]()
     verdict = check(document.text)
-    for place, reading in enumerate(verdict.readings):
-        if reading is None:
-            continue
-        before, sentence = verdict.sentences[:place], verdict.sentences[place]
+    for sentence, reading in zip(verdict.sentences, verdict.readings, strict=True):
+        assert reading
         for fact, value in reading.facts.items():
-            told = [number for number, other in enumerate(verdict.readings[:place]) if other and fact in other.facts]
-            if told:
+            if fact in stated:
                 wrong = rng.choice([other for other in reading.genre.values[fact] if other != value])
-                bad = reading.wording.format(**reading.facts | {fact: wrong})
-                distance = sum(map(len, before[told[-1] + 1 :]))
-                yield Pair("".join([*before, sentence]), "".join([*before, bad]), fact, distance)
+                bad = before + reading.wording.format(**reading.facts | {fact: wrong})
+                yield Pair(before + sentence, bad, fact, len(before) - stated[fact])
+        before += sentence
+        stated |= dict.fromkeys(reading.facts, len(before))
+
+
+def by_distance(each: int = 120) -> list[tuple[str, Pair]]:
+    """Return as many pairs for each range of distances, with the range's name; at most one of a document."""
+    rng, drawn = random.Random(SEED), documents(100 * each, SEED)
+    found: dict[str, list[Pair]] = {name: [] for name in DISTANCES}
+    while missing := [name for name in DISTANCES if len(found[name]) < each]:
+        own = [*pairs(next(drawn), rng)]
+        wanted = [(name, pair) for name in missing for pair in own if pair.distance in DISTANCES[name]]
+        if wanted:
+            name, pair = rng.choice(wanted)
+            found[name].append(pair)
+    return [(name, pair) for name, several in found.items() for pair in several]

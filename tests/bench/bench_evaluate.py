@@ -1,9 +1,9 @@
 """Scores of the tiny profile's models on text that none of them is trained on: writes scores.json and README's table.
 
-    python -m tests.bench.bench_evaluate                   # with data/minimal_pairs.jsonl
+    python -m tests.bench.bench_evaluate                   # with the pairs of grammar
     python -m tests.bench.bench_evaluate --pairs FILE
 
-The same as `course evaluate MODEL... --data data/classified --minimal-pairs`, with names for the models. It takes 20 s if the products are fresh.
+The same as `course evaluate MODEL... --data data/classified --minimal-pairs grammar`, with names for the models. It takes 20 s if the products are fresh.
 tests/evaluation/test_scores.py compares README's table with scores.json.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import paths
-from course_lib.command_line.evaluate import PAIRS, TRIGRAM, open_model, trigram_model
+from course_lib.command_line.evaluate import GRAMMAR, TRIGRAM, open_model, read_pairs, trigram_model
 from course_lib.evaluation import report
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.gptsan import products as gptsan
@@ -32,10 +32,10 @@ NAMES = {
 }
 
 
-def measure(pairs: Path) -> dict[str, Any]:
+def measure(pairs: str) -> dict[str, Any]:
     """The scores of all models."""
     texts = sorted((paths.REPOSITORY / "data" / "classified").glob("*/*.txt"))
-    inputs = report.Inputs.read(texts, pairs, WindowSettings(batch_size=32))
+    inputs = report.Inputs.read(texts, read_pairs(pairs), WindowSettings(batch_size=32))
     folders = {
         "gpt2": pretrain.GPT2.path() / "model",
         "gpt-neox": prefix.BASE.path() / prefix.MODEL,
@@ -65,9 +65,8 @@ def in_readme(text: str, rows: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=Path)
-    pairs = parser.parse_args().pairs or paths.data(PAIRS)
-    scores = measure(pairs)
+    parser.add_argument("--pairs", default=GRAMMAR)
+    scores = measure(parser.parse_args().pairs)
     SCORES.write_text(json.dumps(scores, ensure_ascii=False, indent=1) + "\n", encoding="utf8")
     rows = table(scores)
     README.write_text(in_readme(README.read_text(encoding="utf8"), rows), encoding="utf8")

@@ -24,8 +24,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from course_lib import paths
-from course_lib.command_line.evaluate import PAIRS, TRIGRAM, open_model, trigram_model
+from course_lib.command_line.evaluate import GRAMMAR, TRIGRAM, open_model, read_pairs, trigram_model
 from course_lib.documents import read_texts
 from course_lib.evaluation import report
 from course_lib.evaluation.windows import WindowSettings
@@ -177,7 +176,7 @@ def judge(settings: PretrainConfig, prepared: Path, folder: Path) -> None:
             if taken < JUDGED:
                 file.write(json.dumps({"text": text[: JUDGED - taken]}, ensure_ascii=False) + "\n")
             taken += len(text)
-    inputs = report.Inputs.read([held_out], paths.data(PAIRS), WindowSettings(batch_size=16))
+    inputs = report.Inputs.read([held_out], read_pairs(GRAMMAR), WindowSettings(batch_size=16))
     results = [report.evaluate("GPT-2", open_model(model), inputs)]
     results.append(report.evaluate(TRIGRAM, trigram_model([prepared / "documents.jsonl"]), inputs))
     sampling = GenerateConfig(max_new_tokens=100, num_return_sequences=2, seed=0)

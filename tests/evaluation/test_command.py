@@ -16,6 +16,7 @@ from course_lib.gptsan.swe import SPECIALS
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.models import frozen_base
 from course_lib.prefix.files import Prefix, write
+from course_lib.world.pairs import DISTANCES
 
 from tests.gptsan import handmade
 from tests.gptsan.test_generate import LETTERS, build
@@ -61,7 +62,7 @@ def test_three_families_side_by_side(folder: Path, tmp_path: Path, capsys: pytes
     models = [folder / name / "tokenizer" for name in ("gpt2", "gpt_neox", "gptsan")]
     texts = folder / "texts"
     code, out, error = course(
-        capsys, *models, "--data", texts / "a.txt", "--data", texts / "b.jsonl.xz", "--pairs", folder / "pairs.jsonl",
+        capsys, *models, "--data", texts / "a.txt", "--data", texts / "b.jsonl.xz", "--minimal-pairs", folder / "pairs.jsonl",
         "--trigram", texts / "a.txt", "-o", tmp_path / "scores.json", "--set", "batch_size=2",
     )  # fmt: skip
     assert code == 0, error
@@ -124,3 +125,10 @@ def test_one_line_for_every_mistake(
     assert (found, out) == (code, "") and message in error
     assert len([line for line in error.splitlines() if not line.startswith("settings: ")]) == 1
     assert not (tmp_path / "scores.json").exists()
+
+
+def test_pairs_of_the_world(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = folder / "texts" / "a.txt"
+    code, out, error = course(capsys, folder / "gptsan" / "tokenizer", "--minimal-pairs", "world", "--trigram", texts)
+    assert code == 0, error
+    assert [line.rsplit(maxsplit=5)[0] for line in out.splitlines()[1:6]] == [*DISTANCES, "all"]

@@ -7,7 +7,7 @@ import pytest
 from course_lib.world.check import check, readings, table
 from course_lib.world.genre import Document, Draw
 from course_lib.world.genres import GENRES, documents
-from course_lib.world.pairs import pairs
+from course_lib.world.pairs import DISTANCES, by_distance, pairs
 
 # The loser of a match follows from the other facts; not every text names it.
 FOLLOWS = {"loser"}
@@ -53,6 +53,16 @@ def test_every_planted_contradiction_is_found(many: list[Document]) -> None:
         "added",
     }
     assert repeated | {"seasoning", "minutes", "home", "away", "hero", "friend"} <= kinds.keys()
+
+
+def test_pairs_by_distance_are_always_the_same_and_differ_in_the_last_sentence() -> None:
+    found = by_distance(10)
+    assert found == by_distance(10)
+    assert Counter(name for name, _ in found) == dict.fromkeys(DISTANCES, 10)
+    for name, pair in found:
+        good, bad = check(pair.good), check(pair.bad)
+        assert pair.distance in DISTANCES[name] and good.sentences[:-1] == bad.sentences[:-1]
+        assert pair.fact in bad.contradictions and pair.fact not in good.contradictions
 
 
 def test_every_broken_rule_is_found() -> None:
