@@ -1,13 +1,14 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
 A file or folder is written under a hidden temporary name next to its target and renamed when it is complete. If the run
-is killed, the earlier file or folder is left unchanged. Manifests are handled in workspace.py.
+is killed, the earlier file or folder is left unchanged.
 """
 
 import bz2
 import errno
 import fcntl
 import gzip
+import hashlib
 import io
 import json
 import lzma
@@ -19,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -34,8 +36,12 @@ STEP = 1 << 14
 # A folder that contains one of these files is a course product.
 PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json", "encoding.json")
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+# Makes a folder that only its owner reads.
+PRIVATE = partial(Path.mkdir, mode=0o700)
 # Stands for standard output as the target of a text.
 STANDARD_OUTPUT = Path("-")
+# Paths of devices; /dev/shm is a disk in memory.
+DEVICE = re.compile("/(dev(?!/shm)|proc)/")
 MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
 
 
@@ -43,17 +49,41 @@ class TrailingBytes(OSError):
     """Error for bytes after the last stream in a compressed file that do not begin another stream."""
 
 
-class _Streams(io.RawIOBase):
-    """The content of all streams in an .xz or .bz2 file, as a file.
+def _streams(suffix: str, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the content of all streams in an .xz or .bz2 file.
 
     bz2.open and lzma.open stop without an error at the first byte that does not begin a stream. lzma.open also stops at
     the zero bytes that xz allows between streams (padding: tukaani.org/xz/xz-file-format.txt, 2.2). Here the padding is
     skipped; other bytes raise TrailingBytes, and a truncated file raises EOFError.
     """
+    held, is_first = file.read(STEP), True
+    while held or is_first:
+        if not is_first:
+            held = held.lstrip(b"\0" if suffix == ".xz" else b"")
+            if not held:
+                held = file.read(STEP)
+                continue
+            held += file.read(len(MAGIC[suffix]))
+            if not held.startswith(MAGIC[suffix]):
+                at = file.tell() - len(held)
+                raise TrailingBytes(
+                    f"the {suffix[1:]} data ends at byte {at}, but the file goes on; remove what follows"
+                )
+        stream = bz2.BZ2Decompressor() if suffix == ".bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        while not stream.eof:
+            if stream.needs_input and not (held := held or file.read(STEP)):
+                raise EOFError(f"the last {suffix[1:]} stream does not end")
+            content, held = stream.decompress(held, STEP), b""
+            if content:
+                yield content
+        held, is_first = stream.unused_data or file.read(STEP), False
+
+
+class _Decompressed(io.RawIOBase):
+    """The content of an .xz or .bz2 file as a file."""
 
     def __init__(self, suffix: str, file: BinaryIO) -> None:
-        self._suffix, self._file, self._held = suffix, file, b""
-        self._stream: bz2.BZ2Decompressor | lzma.LZMADecompressor | None = None
+        self._file, self._chunks, self._held = file, _streams(suffix, file), b""
 
     def readable(self) -> bool:
         return True
@@ -64,45 +94,17 @@ class _Streams(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer).cast("B")
-        while (self._stream and not self._stream.eof) or self._begin():
-            assert self._stream
-            if self._stream.needs_input and not self._more():
-                raise EOFError(f"the last {self._suffix[1:]} stream does not end")
-            held, self._held = self._held, b""
-            content = self._stream.decompress(held, min(STEP, len(view)))
-            if self._stream.eof:
-                self._held = self._stream.unused_data
-            if content:
-                view[: len(content)] = content
-                return len(content)
-        return 0
-
-    def _more(self) -> bool:
-        """Read on if nothing is held; return whether something is."""
-        self._held = self._held or self._file.read(STEP)
-        return bool(self._held)
-
-    def _begin(self) -> bool:
-        """Begin the next stream, behind padding; return False at the end of the file."""
-        magic, is_first = MAGIC[self._suffix], self._stream is None
-        while self._more() and not is_first and self._suffix == ".xz" and self._held[0] == 0:
-            self._held = self._held.lstrip(b"\0")
-        if not self._held and not is_first:
-            return False
-        if len(self._held) < len(magic):
-            self._held += self._file.read(len(magic))
-        if not is_first and not self._held.startswith(magic):
-            kind, at = self._suffix[1:], self._file.tell() - len(self._held)
-            raise TrailingBytes(f"the {kind} data ends at byte {at}, but the file goes on; remove what follows")
-        self._stream = bz2.BZ2Decompressor() if self._suffix == ".bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
-        return True
+        content = self._held or next(self._chunks, b"")
+        size = min(len(view), len(content))
+        view[:size], self._held = content[:size], content[size:]
+        return size
 
 
 # suffix → function that takes an open compressed file and returns a reader for its decompressed content. Reading
 # raises an error if the content does not match the suffix.
 OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".bz2": lambda file: io.BufferedReader(_Streams(".bz2", file), CHUNK),
-    ".xz": lambda file: io.BufferedReader(_Streams(".xz", file), CHUNK),
+    ".bz2": lambda file: io.BufferedReader(_Decompressed(".bz2", file), CHUNK),
+    ".xz": lambda file: io.BufferedReader(_Decompressed(".xz", file), CHUNK),
     ".gz": gzip.open,
 }
 
@@ -120,10 +122,7 @@ def require_file(path: Path) -> Path:
 
 def open_binary(path: Path) -> BinaryIO:
     """Open a file for reading bytes, decompressing .bz2, .xz and .gz files."""
-    require_file(path)
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path))
-    file = path.open("rb")
+    file = require_file(path).open("rb")
     return cast(BinaryIO, OPENERS[path.suffix](file)) if path.suffix in OPENERS else file
 
 
@@ -135,8 +134,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CourseError(f"{path}: not readable as JSON: {error}") from error
     if not isinstance(content, dict):
-        excerpt = json.dumps(content, ensure_ascii=False)[:40]
-        raise CourseError(f"{path}: holds {excerpt}, expected a JSON object")
+        raise CourseError(f"{path}: expected a JSON object, found {str(content)[:40]}")
     return content
 
 
@@ -147,33 +145,29 @@ def write_json(path: Path, content: Any) -> None:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 digest of a file in hexadecimal."""
-    # hashlib loads OpenSSL (3.5 MB), which the other functions in this module do not need.
-    import hashlib
-
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
-def naming(path: Path, place: Path | None = None) -> Iterator[None]:
-    """Add the name of a file to errors from the block that have none, such as those from a full disk.
+def _naming(path: Path, place: Path) -> Iterator[None]:
+    """Name `path` in errors from the block, which writes the temporary file of `place`.
 
-    If the block writes the temporary file of `place`, `path` also replaces the name of that file, and a full disk that
-    a library reports by an exception of its own becomes a CourseError.
+    A full disk that a library reports by an exception of its own becomes a CourseError.
     """
     try:
         yield
     except OSError as error:
-        if place and isinstance(error.filename, str):
+        if isinstance(error.filename, str):
             error.filename = re.sub(f"^.*{_temporary_names(place)}", lambda _: str(path), error.filename)
         # NumPy reports a short write without an error number.
-        elif error.filename is None and (error.errno or (place and "requested and" in str(error))):
+        elif error.filename is None and (error.errno or "requested and" in str(error)):
             error.filename = str(path)
         raise
     except CourseError:
         raise
     except Exception as error:
-        if reason := next((reason for reason in FULL if place and reason in str(error)), None):
+        if reason := next((reason for reason in FULL if reason in str(error)), None):
             raise CourseError(f"{path}: {reason}") from error
         raise
 
@@ -183,14 +177,10 @@ def require_replaceable(path: Path) -> Path:
 
     A rename would replace the device itself, and /dev/stdout would lead to the file behind a redirection.
     """
-    step = path.absolute()
-    for _ in range(40):
-        special = step.exists() and not step.is_file() and not step.is_dir()
-        if special or (step.parts[1:2] in (("dev",), ("proc",)) and step.parts[2:3] != ("shm",)):
-            raise UsageError(f"-o {path}: is a device or pipe; allowed: a path, or - where the product is one text")
-        if not step.is_symlink():
-            break
-        step = Path(os.path.normpath(step.parent / step.readlink()))
+    names = [str(path.absolute()), os.path.realpath(path), str(path.readlink()) if path.is_symlink() else ""]
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    if special or any(map(DEVICE.match, names)):
+        raise UsageError(f"-o {path}: is a device or pipe; allowed: a path, or - where the product is one text")
     return path
 
 
@@ -217,19 +207,13 @@ def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
-    while True:
-        temporary = _hidden(target)
-        make(temporary)
-        # Cleanup by another run may remove the new path before it is locked.
-        with suppress(FileNotFoundError):
-            descriptor = os.open(temporary, os.O_RDONLY)
-            # On a file system without locks, remove_leftovers cannot lock files either, so it removes nothing.
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if temporary.exists():
-                break
-            os.close(descriptor)
+    temporary = _hidden(target)
+    make(temporary)
+    descriptor = os.open(temporary, os.O_RDONLY)
     try:
+        # On a file system without locks, remove_leftovers cannot lock files either, so it removes nothing.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield temporary
     finally:
         _remove(temporary)
@@ -263,12 +247,8 @@ def remove_leftovers(target: Path) -> None:
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
     """Yield an empty folder in the system's temporary folder, and remove it and those of killed runs."""
-    with _held(Path(tempfile.gettempdir(), name), _private) as folder:
+    with _held(Path(tempfile.gettempdir(), name), PRIVATE) as folder:
         yield folder
-
-
-def _private(folder: Path) -> None:
-    folder.mkdir(0o700)
 
 
 @contextmanager
@@ -277,7 +257,7 @@ def work_folder(target: Path) -> Iterator[Path]:
     if target == STANDARD_OUTPUT:
         target = Path(tempfile.gettempdir(), "course")
     resolved = behind_links(target)
-    with naming(target, resolved), _held(resolved.with_name(f"{resolved.name}.work"), _private) as folder:
+    with _naming(target, resolved), _held(resolved.with_name(f"{resolved.name}.work"), PRIVATE) as folder:
         yield folder
 
 
@@ -296,7 +276,7 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a name for a file")
     resolved = behind_links(require_replaceable(target))
-    with naming(target, resolved), _held(resolved, lambda path: path.open("xb").close()) as temporary:
+    with _naming(target, resolved), _held(resolved, lambda path: path.open("xb").close()) as temporary:
         try:
             with open(temporary, "wb") as file:
                 yield file
@@ -321,15 +301,9 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 def require_other(source: Path, target: Path) -> None:
     """Raise UsageError if `target` is the input `source`, contains it, or is inside it."""
-    if not source.exists():
-        return
     read, written = source.resolve(), target.resolve()
-    if target.exists() and target.samefile(source):
-        raise UsageError(f"-o {target}: is the input itself, which would be lost")
-    if read.is_relative_to(written):
-        raise UsageError(f"-o {target}: holds the input {source}, which would be lost")
-    if written.is_relative_to(read):
-        raise UsageError(f"-o {target}: is inside the input {source}; allowed: a path outside it")
+    if source.exists() and (read.is_relative_to(written) or written.is_relative_to(read)):
+        raise UsageError(f"-o {target}: is the input {source}, holds it or is inside it; allowed: a path outside it")
 
 
 def inner_suffix(path: Path) -> str:
@@ -351,7 +325,7 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     if not is_product and target.is_dir() and any(target.iterdir()):
         raise UsageError(f"-o {target}: the folder holds other files; allowed: a new name, or a product to replace")
     resolved = behind_links(target).absolute()
-    with naming(target, resolved), _held(resolved, Path.mkdir) as temporary:
+    with _naming(target, resolved), _held(resolved, Path.mkdir) as temporary:
         yield temporary
         old = _hidden(resolved)
         if resolved.exists():

@@ -243,12 +243,8 @@ def test_a_product_lies_outside_of_its_input_and_not_around_it(tmp_path: Path) -
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "in" / "deep" / "file").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "in")
-    for source, target, said in [
-        ("in", "link", "is the input itself"),
-        ("in", "link/deep/new", "is inside the input"),
-        ("in/deep/file", "link", "holds the input"),
-    ]:
-        with pytest.raises(UsageError, match=f"^-o {tmp_path / target}: {said}"):
+    for source, target in [("in", "link"), ("in", "link/deep/new"), ("in/deep/file", "link")]:
+        with pytest.raises(UsageError, match=f"^-o {tmp_path / target}: is the input "):
             files.require_other(tmp_path / source, tmp_path / target)
     for source, target in [("in", "in2"), ("in/deep/file", "in/deep/file2"), ("none", "none/new")]:
         files.require_other(tmp_path / source, tmp_path / target)
