@@ -130,7 +130,7 @@ def edit(folder: Path, **changes: int) -> None:
 
 def test_refuses_what_exists_and_no_layers(tmp_path: Path):
     source = build(tmp_path / "base")
-    with pytest.raises(UsageError, match="is inside the input"):
+    with pytest.raises(UsageError, match="is inside it"):
         add_extra_stage(source, source / "stage", 1)
     (tmp_path / "out").mkdir()
     with pytest.raises(UsageError, match="exists already"):

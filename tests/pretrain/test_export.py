@@ -268,7 +268,7 @@ def test_what_is_wrong_is_one_line_and_the_earlier_export_stays(run, made, words
         (made / "fp32-1", {"tokenizer": words}, "--config: .* says nothing of the model's shape"),
         (made / "fp32-1", {"tokenizer": words, "config": wide}, r"size mismatch for transformer.wte.weight"),
         (words, {"config": shape}, "no checkpoint: it has neither a global_step folder"),
-        (target, {"tokenizer": words}, "is the input itself"),
+        (target, {"tokenizer": words}, "is the input "),
     ]  # fmt: skip
     for source, options, message in cases:
         with pytest.raises((CourseError, UsageError), match=message) as caught:

@@ -106,7 +106,7 @@ def test_merging_refuses_what_does_not_fit(tmp_path: Path) -> None:
     small, wide = write(tmp_path / "a", [[1]]), write(tmp_path / "b", [[1]], I4)
     with pytest.raises(CourseError, match="only one dtype"):
         merge([small, wide], tmp_path / "c")
-    with pytest.raises(UsageError, match="is the input itself"):
+    with pytest.raises(UsageError, match="is the input "):
         merge([small, small], tmp_path / "a.idx")
     assert read(small) == [[1]] and not (tmp_path / "c.idx").exists()
 
