@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from course_lib import __version__
+from course_lib.errors import one_line
 from course_lib.files import human_size
 from course_lib.language.columns import padded
 from course_lib.language.words import mark, tr
@@ -47,18 +48,15 @@ def examine() -> list[Check]:
 
 def report(checks: list[Check]) -> dict[str, Any]:
     """Return the checks and library versions as JSON values for a bug report, without paths or user names."""
+    # Each absolute path is cut to its last component, as in `…/mecabrc`.
+    absolute = re.compile(r"(?<![\w.:/])(?:/[^/\s'\",:;()]+)*/([^/\s'\",:;()]+)")
     return {
         "course_lib": __version__,
         "platform": platform.platform(),
         "cores": default_workers(),
         "versions": {name: _version(name) for name in LIBRARIES},
-        "checks": [check._asdict() | {"found": _without_paths(check.found)} for check in checks],
+        "checks": [check._asdict() | {"found": absolute.sub(r"…/\1", check.found)} for check in checks],
     }
-
-
-def _without_paths(text: str) -> str:
-    """Shorten each absolute path in a text to its last component, as in `…/mecabrc`."""
-    return re.sub(r"(?<![\w.:/])(?:/[^/\s'\",:;()]+)*/([^/\s'\",:;()]+)", r"…/\1", text)
 
 
 def table(checks: list[Check]) -> str:
@@ -94,19 +92,17 @@ def _torch() -> tuple[bool, str]:
         try:
             import torch
         except (ImportError, OSError) as error:
-            return False, str(error).splitlines()[0]
+            return False, one_line(error)
         device = tr("CPU: torch cannot use this machine's GPU; compare its build with the driver's version")
         if torch.cuda.is_available():
-            card = torch.cuda.get_device_properties(0)
-            device = f"{torch.cuda.device_count()} × {card.name}, {human_size(card.total_memory)}"
+            device = f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
     return True, tr("{version} on {device}", version=version, device=device)
 
 
 def _compiler() -> tuple[bool, str]:
     compiler = next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), "")
     ninja = bool(_version("ninja") or shutil.which("ninja"))
-    has_ninja = tr("yes") if ninja else tr("no")
-    return bool(compiler and ninja), f"{compiler}, ninja {has_ninja}" if compiler else ""
+    return bool(compiler and ninja), ", ".join(filter(None, [compiler, "ninja" * ninja]))
 
 
 def _mecab() -> tuple[bool, str]:
@@ -128,10 +124,9 @@ def _jumanpp() -> tuple[bool | None, str]:
     try:
         done = subprocess.run([binary, "--segment"], input=f"{PROBE}\n", capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
-        return False, str(error).splitlines()[0]
-    if done.stdout.strip().replace(" ", "") == PROBE:
-        return True, done.stdout.strip()
-    return False, tr("does not segment: {answer}", answer=(done.stderr or done.stdout).strip()[:80])
+        return False, one_line(error)
+    words = done.stdout.strip()
+    return words.replace(" ", "") == PROBE, (words or done.stderr.strip())[:80]
 
 
 def _disk() -> tuple[bool, str]:
@@ -141,8 +136,9 @@ def _disk() -> tuple[bool, str]:
 
 
 def _memory() -> tuple[bool, str]:
-    free, total = psutil.virtual_memory().available, psutil.virtual_memory().total
-    return free > 3e9, tr("{free} of {total} free", free=human_size(free), total=human_size(total))
+    memory = psutil.virtual_memory()
+    free, total = human_size(memory.available), human_size(memory.total)
+    return memory.available > 3e9, tr("{free} of {total} free", free=free, total=total)
 
 
 # Each part, its check, what fails or is skipped without it, and how to get it.
