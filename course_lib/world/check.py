@@ -1,7 +1,6 @@
 """What a text says: which of its sentences are of the world, which facts they state, and what contradicts."""
 
 import inspect
-import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,13 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from course_lib.world.genre import Draw, Facts, Genre, Value
+from course_lib.world.genre import Facts, Genre
 from course_lib.world.genres import GENRES
 
 SENTENCE = re.compile(r"[^。]*。|[^。]+$")
 FIELD = re.compile(r"\\\{(\w+)\\\}")
-# Draws of a genre that show all orders of its sentences; the rarest (snow and gusts) has a probability of about 0.1 %.
-PLOTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -38,30 +35,18 @@ class Verdict:
     contradictions: list[str]
 
 
-def _pattern(wording: str, genre: Genre) -> re.Pattern[str]:
-    """Return what matches the sentences of a wording. Groups have a fact's name and a number: a fact may come twice."""
-    parts = FIELD.split(re.escape(wording))
-    for place in range(1, len(parts), 2):
-        values = sorted(map(str, genre.values[parts[place]]), key=len, reverse=True)
-        parts[place] = f"(?P<{parts[place]}_{place}>{'|'.join(values)})"
-    return re.compile("".join(parts))
-
-
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], Genre, str, str]]:
-    return [
-        (_pattern(wording, genre), genre, kind, wording)
-        for genre in GENRES
-        for kind, wordings in genre.wordings.items()
-        for wording in wordings
-    ]
-
-
-@cache
-def _plots(genre: str) -> set[tuple[str, ...]]:
-    """Return the orders that the kinds of a genre's sentences can have."""
-    drawn = next(one for one in GENRES if one.name == genre).draw
-    return {tuple(drawn(Draw(random.Random(seed)))[1]) for seed in range(PLOTS)}
+    """Return what matches the sentences of each wording. A group is a fact and a number: a fact may come twice."""
+    found = []
+    for genre in GENRES:
+        for kind, wording in ((kind, one) for kind, wordings in genre.wordings.items() for one in wordings):
+            parts = FIELD.split(re.escape(wording))
+            for place in range(1, len(parts), 2):
+                longest_first = sorted(map(str, genre.known[0][parts[place]]), key=len, reverse=True)
+                parts[place] = f"(?P<{parts[place]}_{place}>{'|'.join(longest_first)})"
+            found.append((re.compile("".join(parts)), genre, kind, wording))
+    return found
 
 
 @cache
@@ -70,13 +55,10 @@ def readings(sentence: str) -> tuple[Reading, ...]:
     found = []
     for pattern, genre, kind, wording in _patterns():
         if match := pattern.fullmatch(sentence):
-            facts = {name.rpartition("_")[0]: _value(value) for name, value in match.groupdict().items()}
+            stated = {name.rpartition("_")[0]: value for name, value in match.groupdict().items()}
+            facts: Facts = {name: int(value) if value.isdecimal() else value for name, value in stated.items()}
             found.append(Reading(genre, kind, wording, facts))
-    return tuple(found)
-
-
-def _value(text: str) -> Value:
-    return int(text) if text.isdecimal() else text
+    return (*found,)
 
 
 def check(text: str) -> Verdict:
@@ -91,32 +73,29 @@ def check(text: str) -> Verdict:
     known = [reading for reading in read if reading]
     if not known:
         return Verdict(sentences, read, None, [])
-    genre = Counter(reading.genre.name for reading in known).most_common(1)[0][0]
-    own = [reading for reading in known if reading.genre.name == genre]
-    wrong = ["genre"] * (len(own) < len(known))
+    genre = Counter(reading.genre for reading in known).most_common(1)[0][0]
+    own = [reading for reading in known if reading.genre is genre]
     told = tuple(reading.kind for reading in own)
-    if len(own) == len(sentences) and told not in _plots(genre):
-        wrong.append("plot")
-    stated = [pair for reading in own for pair in reading.facts.items()]
-    values = {name: {value for other, value in stated if other == name} for name, _ in stated}
+    wrong = ["genre"] * (len(own) < len(known))
+    wrong += ["plot"] * (len(own) == len(sentences) and told not in genre.known[1])
+    values: dict[str, Any] = {}
+    for reading in own:
+        for name, value in reading.facts.items():
+            values.setdefault(name, set()).add(value)
     wrong += [name for name, several in values.items() if len(several) > 1]
-    facts: dict[str, Any] = {name: min(several, key=str) for name, several in values.items() if len(several) == 1}
-    facts["told"] = {*told}
-    for name, rule in own[0].genre.rules.items():
+    facts = {name: min(several) for name, several in values.items() if len(several) == 1} | {"told": {*told}}
+    for name, rule in genre.rules.items():
         needed = inspect.signature(rule).parameters
         if facts.keys() >= needed.keys() and not rule(*(facts[one] for one in needed)):
             wrong.append(name)
-    return Verdict(sentences, read, genre, wrong)
+    return Verdict(sentences, read, genre.name, wrong)
 
 
 def table(texts: Sequence[str], training: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the world's table for texts.
+    """Return counts of texts, sentences, contradictions and genres, and shares.
 
-    Returns:
-        `texts`; `sentences`, and the share of them that are `sentences of the world`; the share of texts `without
-        contradiction` (all their sentences are of the world, and none contradicts another); `genres` and
-        `contradictions`, counted by kind. With `training`: the share of texts `copied` from it, and the `longest copied
-        span` in characters, of whole sentences in a row.
+    A text is `without contradiction` if all its sentences are of the world and none contradicts another. With
+    `training`, also the share of texts `copied` from it, and the longest copied span [characters] of whole sentences.
     """
     verdicts = [check(text) for text in texts]
     read = [reading for verdict in verdicts for reading in verdict.readings]
@@ -131,8 +110,8 @@ def table(texts: Sequence[str], training: Iterable[str] = ()) -> dict[str, Any]:
     }
     if whole := {*training}:
         known = {span for text in whole for span in _spans(SENTENCE.findall(text))}
-        found["copied"] = sum(text in whole for text in texts) / max(1, len(texts))
         copied = (len(span) for verdict in verdicts for span in _spans(verdict.sentences) if span in known)
+        found["copied"] = sum(text in whole for text in texts) / max(1, len(texts))
         found["longest copied span"] = max(copied, default=0)
     return found
 

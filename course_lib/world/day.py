@@ -1,8 +1,8 @@
 """The report of a day: as a diary in plain form, and as a letter in polite form. Same events, two styles."""
 
-from collections.abc import Callable, Sequence
+import re
 
-from course_lib.world.genre import Draw, Facts, Genre, Value
+from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 from course_lib.world.words import PEOPLE
 
 WEEKDAYS = ("月曜日", "火曜日", "水曜日", "木曜日", "金曜日", "土曜日", "日曜日")
@@ -24,71 +24,44 @@ COUNTS = range(1, 6)
 FRUITS = ("りんご", "みかん", "オレンジ", "レモン", "キウイ", "アボカド")
 MEALS = ("おにぎり", "サンドイッチ", "パン", "弁当", "のり巻き", "焼きそば")
 
-# kind: (plain, polite) for each wording
-STYLES = {
-    "day": (
-        ("今日は{weekday}で、朝から{sky}だった。", "今日は{weekday}で、朝から{sky}でした。"),
-        ("今日は{weekday}で、一日じゅう{sky}だった。", "今日は{weekday}で、一日じゅう{sky}でした。"),
-    ),
-    "trip": (
-        ("{friend}と一緒に{place}へ行った。", "{friend}と一緒に{place}へ行きました。"),
-        ("{friend}と待ち合わせて、{place}へ出かけた。", "{friend}と待ち合わせて、{place}へ出かけました。"),
-        ("{friend}を誘って、{place}まで歩いた。", "{friend}を誘って、{place}まで歩きました。"),
-    ),
-    "rain": (
-        ("傘をさしていたが、くつがぬれてしまった。", "傘をさしていましたが、くつがぬれてしまいました。"),
-        ("風も強く、傘が飛ばされそうになった。", "風も強く、傘が飛ばされそうになりました。"),
-    ),
-    "snow": (
-        ("道には雪が積もっていた。", "道には雪が積もっていました。"),
-        ("手が冷たく、吐く息が白かった。", "手が冷たく、吐く息が白かったです。"),
-    ),
-    "deed": (
-        ("{place}では、{friend}と{deed}た。", "{place}では、{friend}と{deed}ました。"),
-        ("{place}では、{deed}た。", "{place}では、{deed}ました。"),
-    ),
-    "meal": (
-        ("昼に{meal}を食べた。", "昼に{meal}を食べました。"),
-        ("昼ごはんは{meal}だった。", "昼ごはんは{meal}でした。"),
-        ("おなかがすいたので、二人で{meal}を食べた。", "おなかがすいたので、二人で{meal}を食べました。"),
-    ),
-    "shopping": (
-        (
-            "帰りに{fruit}を{count}個、{other}を{more}個買った。",
-            "帰りに{fruit}を{count}個、{other}を{more}個買いました。",
-        ),
-        (
-            "店に寄って、{fruit}{count}個と{other}{more}個を買った。",
-            "店に寄って、{fruit}{count}個と{other}{more}個を買いました。",
-        ),
-    ),
-    "sum": (
-        ("全部で{total}個になった。", "全部で{total}個になりました。"),
-        ("合わせて{total}個になった。", "合わせて{total}個になりました。"),
-    ),
-    "feeling": (
-        ("{friend}は楽しそうだった。", "{friend}は楽しそうでした。"),
-        ("とても楽しい一日だった。", "とても楽しい一日でした。"),
-        ("少し疲れたが、楽しかった。", "少し疲れましたが、楽しかったです。"),
-    ),
-    "wet": (
-        ("雨の日だったが、楽しく過ごせた。", "雨の日でしたが、楽しく過ごせました。"),
-        ("家に帰って、ぬれた服を着がえた。", "家に帰って、ぬれた服を着がえました。"),
-    ),
-    "frozen": (
-        ("寒い一日だったが、楽しく過ごせた。", "寒い一日でしたが、楽しく過ごせました。"),
-        ("家に帰って、温かいお茶を飲んだ。", "家に帰って、温かいお茶を飲みました。"),
-    ),
-    "plan": (
-        ("今度は{next}へ行くつもりだ。", "今度は{next}へ行くつもりです。"),
-        ("次は{friend}と{next}へ行きたい。", "次は{friend}と{next}へ行きたいです。"),
-    ),
-}
-GREETINGS: dict[str, tuple[str, ...]] = {
-    "greeting": ("お元気ですか。", "お母さん、お元気ですか。", "先生、お変わりありませんか。"),
-    "closing": ("では、また手紙を書きます。", "お返事をお待ちしています。", "どうぞお元気で。"),
-}
-
+# <plain|polite>
+STYLES = """
+day       今日は{weekday}で、朝から{sky}<だった|でした>。
+          今日は{weekday}で、一日じゅう{sky}<だった|でした>。
+trip      {friend}と一緒に{place}へ行<った|きました>。
+          {friend}と待ち合わせて、{place}へ出かけ<た|ました>。
+          {friend}を誘って、{place}まで歩<いた|きました>。
+rain      傘をさしてい<た|ました>が、くつがぬれてしま<った|いました>。
+          風も強く、傘が飛ばされそうにな<った|りました>。
+snow      道には雪が積もってい<た|ました>。
+          手が冷たく、吐く息が白かった<|です>。
+deed      {place}では、{friend}と{deed}<た|ました>。
+          {place}では、{deed}<た|ました>。
+meal      昼に{meal}を食べ<た|ました>。
+          昼ごはんは{meal}<だった|でした>。
+          おなかがすいたので、二人で{meal}を食べ<た|ました>。
+shopping  帰りに{fruit}を{count}個、{other}を{more}個買<った|いました>。
+          店に寄って、{fruit}{count}個と{other}{more}個を買<った|いました>。
+sum       全部で{total}個にな<った|りました>。
+          合わせて{total}個にな<った|りました>。
+feeling   {friend}は楽しそう<だった|でした>。
+          とても楽しい一日<だった|でした>。
+          少し疲れ<た|ました>が、楽しかった<|です>。
+wet       雨の日<だった|でした>が、楽しく過ごせ<た|ました>。
+          家に帰って、ぬれた服を着がえ<た|ました>。
+frozen    寒い一日<だった|でした>が、楽しく過ごせ<た|ました>。
+          家に帰って、温かいお茶を飲<んだ|みました>。
+plan      今度は{next}へ行くつもり<だ|です>。
+          次は{friend}と{next}へ行きたい<|です>。
+"""
+GREETINGS = """
+greeting  お元気ですか。
+          お母さん、お元気ですか。
+          先生、お変わりありませんか。
+closing   では、また手紙を書きます。
+          お返事をお待ちしています。
+          どうぞお元気で。
+"""
 
 # sky: the kinds of the sentences that it brings; what one feels in the evening is the last of them
 WEATHER = {"雨": ("rain", "wet"), "雪": ("snow", "frozen")}
@@ -119,21 +92,7 @@ def letter(draw: Draw) -> tuple[Facts, list[str]]:
     return facts, ["greeting", *kinds, "closing"]
 
 
-VALUES: dict[str, Sequence[Value]] = {
-    "weekday": WEEKDAYS,
-    "sky": SKIES,
-    "friend": PEOPLE,
-    "place": (*DEEDS,),
-    "deed": sum(DEEDS.values(), ()),
-    "meal": MEALS,
-    "fruit": FRUITS,
-    "other": FRUITS,
-    "count": COUNTS,
-    "more": COUNTS,
-    "total": range(2, 11),
-    "next": (*DEEDS,),
-}
-RULES: dict[str, Callable[..., bool]] = {
+RULES: Rules = {
     "deed and place": lambda place, deed: deed in DEEDS[place],
     "place and sky": lambda sky, place: place in INDOORS or sky not in WEATHER,
     "rain": lambda sky, told: ("rain" in told) == (sky == "雨"),
@@ -143,11 +102,6 @@ RULES: dict[str, Callable[..., bool]] = {
     "two kinds of fruit": lambda fruit, other: fruit != other,
     "another place": lambda place, next: place != next,
 }
-
-
-def _wordings(style: int) -> dict[str, tuple[str, ...]]:
-    return {kind: tuple(both[style] for both in wordings) for kind, wordings in STYLES.items()}
-
-
-DIARY = Genre("diary", diary, _wordings(0), VALUES, RULES)
-LETTER = Genre("letter", letter, _wordings(1) | GREETINGS, VALUES, RULES)
+STYLE = re.compile(r"<(.*?)\|(.*?)>")
+DIARY = Genre("diary", diary, wordings(STYLE.sub(r"\1", STYLES)), RULES)
+LETTER = Genre("letter", letter, wordings(STYLE.sub(r"\2", STYLES) + GREETINGS), RULES)

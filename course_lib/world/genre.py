@@ -2,13 +2,18 @@
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 Value = str | int
 Facts = dict[str, Value]
+Rules = Mapping[str, Callable[..., bool]]
 T = TypeVar("T")
+# Draws that show all values and orders of a genre; the rarest order (snow and gusts) has a probability of 0.07 %.
+DRAWS = 10_000
 
 
 class Draw:
@@ -30,24 +35,42 @@ class Draw:
         return yes
 
 
-@dataclass(frozen=True)
+def wordings(text: str) -> dict[str, list[str]]:
+    """Return the wordings of each kind of sentence; a line without a kind has another wording of the last one."""
+    found, kind = dict[str, list[str]](), ""
+    for line in text.split("\n"):
+        if line:
+            *named, wording = line.split()
+            kind = named[0] if named else kind
+            found.setdefault(kind, []).append(wording)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
 class Genre:
     """A kind of text.
 
-    Attributes:
-        name: its name in documents and tables.
-        draw: draws the facts of a document, and the kinds of its sentences in their order.
-        wordings: for each kind of sentence its wordings, equally likely; `{pet}` stands for the fact `pet`.
-        values: all values of each fact.
-        rules: by name, what must hold between facts. The parameters of a rule name the facts that it needs; `told` is
-            the set of kinds of the text's sentences.
+    `draw` draws the facts of a document, and the kinds of its sentences in their order. `wordings` has for each kind
+    its wordings, equally likely; `{pet}` stands for the fact `pet`. `rules` says by name what must hold between facts:
+    the parameters of a rule name the facts that it needs, and `told` is the set of kinds of the text's sentences.
     """
 
     name: str
     draw: Callable[[Draw], tuple[Facts, list[str]]]
     wordings: Mapping[str, Sequence[str]]
-    values: Mapping[str, Sequence[Value]]
-    rules: Mapping[str, Callable[..., bool]] = field(default_factory=dict)
+    rules: Rules
+
+    @cached_property
+    def known(self) -> tuple[dict[str, list[Value]], set[tuple[str, ...]]]:
+        """All values of each fact, and all orders that the kinds of sentences can have."""
+        draw, orders = Draw(random.Random(0)), set[tuple[str, ...]]()
+        values = defaultdict[str, set[Value]](set)
+        for _ in range(DRAWS):
+            facts, kinds = self.draw(draw)
+            orders.add((*kinds,))
+            for name, value in facts.items():
+                values[name].add(value)
+        return {name: sorted(several, key=str) for name, several in values.items()}, orders
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,9 @@ SEED = 504
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts that differ in one value.
+    """The beginning of a document, and the same with another value of a fact in the last sentence.
 
-    Attributes:
-        good: the document's beginning.
-        bad: the same, but its last sentence contradicts an earlier one.
-        fact: the fact whose value differs.
-        distance: characters between the end of the last sentence that states the fact and the sentence that breaks it.
+    `distance` is the number of characters between the last sentence but this one that states the fact, and this one.
     """
 
     good: str
@@ -43,7 +39,7 @@ def pairs(document: Document, rng: random.Random) -> Iterator[Pair]:
         assert reading
         for fact, value in reading.facts.items():
             if fact in stated:
-                wrong = rng.choice([other for other in reading.genre.values[fact] if other != value])
+                wrong = rng.choice([other for other in reading.genre.known[0][fact] if other != value])
                 bad = before + reading.wording.format(**reading.facts | {fact: wrong})
                 yield Pair(before + sentence, bad, fact, len(before) - stated[fact])
         before += sentence

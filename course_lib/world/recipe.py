@@ -1,6 +1,6 @@
 """Recipes: way and time of cooking fit the dish, amounts fit the number of people, minutes add up. Polite form."""
 
-from course_lib.world.genre import Draw, Facts, Genre
+from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 
 # dish: the kind of the sentence that cooks it, the vegetables, the minutes of a soft vegetable
 DISHES = {
@@ -18,47 +18,30 @@ SPOONS = {2: ("小さじ2杯", "大さじ1杯"), 3: ("小さじ3杯", "大さじ
 SHAPES = ("小さめに", "食べやすく", "大きめに")
 GRAMS = 80  # for each person
 
-WORDINGS = {
-    "opening": (
-        "今日は、{vegetable}と{meat}の{dish}を作ります。",
-        "{vegetable}と{meat}の{dish}の作り方です。",
-        "{meat}と{vegetable}の{dish}を紹介します。",
-    ),
-    "amounts": (
-        "材料は{people}人分で、{vegetable}が{count}個、{meat}が{grams}グラムです。",
-        "{people}人分の材料は、{vegetable}{count}個と{meat}{grams}グラムです。",
-    ),
-    "more": ("ほかに、{added}と{seasoning}を使います。", "{added}と{seasoning}も用意します。"),
-    "cut": (
-        "まず、{vegetable}と{added}を{shape}切ります。",
-        "はじめに、{vegetable}と{added}を{shape}切っておきます。",
-    ),
-    "boil": (
-        "次に、なべに{meat}と{vegetable}、カップ{cups}杯の{liquid}を入れて、{minutes}分煮ます。",
-        "なべに{liquid}をカップ{cups}杯入れ、{meat}と{vegetable}を{minutes}分煮ます。",
-    ),
-    "fry": (
-        "次に、フライパンに油を熱して、{meat}と{vegetable}を{minutes}分炒めます。",
-        "フライパンに油をひき、{meat}と{vegetable}を{minutes}分炒めます。",
-    ),
-    "steam": (
-        "次に、湯気の上がった蒸し器に{meat}と{vegetable}を並べて、{minutes}分蒸します。",
-        "{meat}と{vegetable}を、蒸し器で{minutes}分蒸します。",
-    ),
-    "season": (
-        "{added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。",
-        "最後に{added}を入れて、{seasoning}を{spoons}加えます。",
-    ),
-    "time": (
-        "時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。",
-        "準備の{prepare}分も入れて、全部で{total}分かかります。",
-    ),
-    "serve": (
-        "{people}人で分けて、熱いうちに食べましょう。",
-        "{people}枚の皿に盛って、できあがりです。",
-        "この{dish}は、ごはんによく合います。",
-    ),
-}
+WORDINGS = wordings("""
+opening  今日は、{vegetable}と{meat}の{dish}を作ります。
+         {vegetable}と{meat}の{dish}の作り方です。
+         {meat}と{vegetable}の{dish}を紹介します。
+amounts  材料は{people}人分で、{vegetable}が{count}個、{meat}が{grams}グラムです。
+         {people}人分の材料は、{vegetable}{count}個と{meat}{grams}グラムです。
+more     ほかに、{added}と{seasoning}を使います。
+         {added}と{seasoning}も用意します。
+cut      まず、{vegetable}と{added}を{shape}切ります。
+         はじめに、{vegetable}と{added}を{shape}切っておきます。
+boil     次に、なべに{meat}と{vegetable}、カップ{cups}杯の{liquid}を入れて、{minutes}分煮ます。
+         なべに{liquid}をカップ{cups}杯入れ、{meat}と{vegetable}を{minutes}分煮ます。
+fry      次に、フライパンに油を熱して、{meat}と{vegetable}を{minutes}分炒めます。
+         フライパンに油をひき、{meat}と{vegetable}を{minutes}分炒めます。
+steam    次に、湯気の上がった蒸し器に{meat}と{vegetable}を並べて、{minutes}分蒸します。
+         {meat}と{vegetable}を、蒸し器で{minutes}分蒸します。
+season   {added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
+         最後に{added}を入れて、{seasoning}を{spoons}加えます。
+time     時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。
+         準備の{prepare}分も入れて、全部で{total}分かかります。
+serve    {people}人で分けて、熱いうちに食べましょう。
+         {people}枚の皿に盛って、できあがりです。
+         この{dish}は、ごはんによく合います。
+""")
 
 
 def times(dish: str, vegetable: str) -> set[int]:
@@ -86,35 +69,14 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     return facts, ["opening", "amounts", "more", "cut", way, "season", "time", "serve"]
 
 
-GENRE = Genre(
-    "recipe",
-    draw,
-    WORDINGS,
-    values={
-        "dish": (*DISHES,),
-        "vegetable": ("たまねぎ", "じゃがいも", "かぶ", "里いも", "トマト", "ピーマン"),
-        "meat": MEATS,
-        "people": (2, 3, 4),
-        "count": range(1, 5),
-        "grams": range(160, 400, 80),
-        "spoons": (*dict.fromkeys(sum(SPOONS.values(), ())),),
-        "added": ADDED,
-        "seasoning": SEASONINGS,
-        "shape": SHAPES,
-        "liquid": ("水", "だし汁"),
-        "cups": range(1, 5),
-        "prepare": range(5, 20, 5),
-        "minutes": range(5, 26),
-        "total": range(10, 41),
-    },
-    rules={
-        "way and dish": lambda dish, told: told & {"boil", "fry", "steam"} <= {DISHES[dish][0]},
-        "vegetable and dish": lambda dish, vegetable: vegetable in DISHES[dish][1],
-        "grams and people": lambda people, grams: grams == GRAMS * people,
-        "count and people": lambda people, count: people - count in (0, 1),
-        "spoons and people": lambda people, spoons: spoons in SPOONS[people],
-        "cups and people": lambda dish, people, cups: cups == cups_for(dish, people),
-        "minutes and dish": lambda dish, vegetable, minutes: minutes in times(dish, vegetable),
-        "sum of minutes": lambda prepare, minutes, total: total == prepare + minutes,
-    },
-)
+RULES: Rules = {
+    "way and dish": lambda dish, told: told & {"boil", "fry", "steam"} <= {DISHES[dish][0]},
+    "vegetable and dish": lambda dish, vegetable: vegetable in DISHES[dish][1],
+    "grams and people": lambda people, grams: grams == GRAMS * people,
+    "count and people": lambda people, count: people - count in (0, 1),
+    "spoons and people": lambda people, spoons: spoons in SPOONS[people],
+    "cups and people": lambda dish, people, cups: cups == cups_for(dish, people),
+    "minutes and dish": lambda dish, vegetable, minutes: minutes in times(dish, vegetable),
+    "sum of minutes": lambda prepare, minutes, total: total == prepare + minutes,
+}
+GENRE = Genre("recipe", draw, WORDINGS, RULES)

@@ -1,6 +1,6 @@
 """Tales: somebody loses a thing, and finds it again with the help of a passer-by or of a pet. Polite form."""
 
-from course_lib.world.genre import Draw, Facts, Genre
+from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 from course_lib.world.words import PEOPLE
 
 PETS = {"犬": ("ポチ", "クロ", "コロ"), "猫": ("ミケ", "タマ", "トラ"), "うさぎ": ("ユキ", "モモ", "ハナ")}
@@ -19,69 +19,43 @@ SPOTS = {
 HELPERS = ("おばあさん", "おじいさん", "先生", "パン屋さん", "郵便屋さん", "お医者さん", "船長さん", "大工さん")
 GIFTS = ("おにぎり", "りんご", "まんじゅう", "みかん", "クッキー", "花")
 
-WORDINGS = {
-    "opening": (
-        "ある町に、{who}という子どもと、{animal}の{pet}が住んでいました。",
-        "{who}には、{animal}の{pet}という友だちがいました。",
-        "{who}は、{animal}の{pet}といつも一緒でした。",
-    ),
-    "treasure": (
-        "{who}の宝物は、{color}{item}でした。",
-        "{who}は、誕生日にもらった{color}{item}を大切にしていました。",
-        "{who}のお気に入りは、{color}{item}でした。",
-    ),
-    "trip": (
-        "ある日、{who}は{pet}を連れて{place}へ行きました。",
-        "ある朝、{who}と{pet}は{place}へ遊びに行きました。",
-        "ある日曜日、{who}は{pet}と{place}まで歩いていきました。",
-    ),
-    "loss": (
-        "ところが、帰ろうとすると、{color}{item}がありません。",
-        "気がつくと、{color}{item}がなくなっていました。",
-        "{pet}と歩いているうちに、{who}は{color}{item}をなくしてしまいました。",
-    ),
-    "search": (
-        "{who}は{place}のあちこちをさがしましたが、{item}は見つかりません。",
-        "「どこへ行ったのだろう」と、{who}は悲しそうに言いました。",
-        "{who}と{pet}は、{item}をさがし始めました。",
-    ),
-    "meeting": (
-        "そこへ、{helper}がやって来ました。",
-        "しばらくすると、{helper}が話しかけてきました。",
-        "ちょうどそのとき、{helper}が{place}を通りかかりました。",
-    ),
-    "asking": (
-        "{who}は{helper}に、{item}のことを話しました。",
-        "「{color}{item}を見ませんでしたか」と、{who}は聞きました。",
-    ),
-    "answer": (
-        "すると{helper}は、「{spot}にありましたよ」と教えてくれました。",
-        "{helper}は、「{spot}で見かけましたよ」と言いました。",
-    ),
-    "hint": (
-        "そのとき、{pet}が急に走りだしました。",
-        "そのとき、{pet}が何かに気づいて歩きだしました。",
-        "そのとき、{pet}が{who}のそでを引っぱりました。",
-    ),
-    "found": (
-        "{spot}を見ると、{item}がありました。",
-        "行ってみると、{item}は{spot}にありました。",
-        "やがて、{pet}が{spot}で{item}を見つけました。",
-    ),
-    "thanks": (
-        "{who}はお礼を言って、{helper}に{gift}をわたしました。",
-        "{who}は「ありがとうございます」と言って、{helper}に{gift}をわたしました。",
-    ),
-    "praise": (
-        "「よくやったね」と言って、{who}は{pet}の頭をなでました。",
-        "「ありがとう」と言って、{who}は{pet}をだきしめました。",
-    ),
-    "ending": (
-        "{who}と{pet}は、{item}を持って家へ帰りました。",
-        "その夜、{who}は{item}をそばに置いて眠りました。",
-        "それからというもの、{who}は{item}を前よりも大切にするようになりました。",
-    ),
-}
+WORDINGS = wordings("""
+opening   ある町に、{who}という子どもと、{animal}の{pet}が住んでいました。
+          {who}には、{animal}の{pet}という友だちがいました。
+          {who}は、{animal}の{pet}といつも一緒でした。
+treasure  {who}の宝物は、{color}{item}でした。
+          {who}は、誕生日にもらった{color}{item}を大切にしていました。
+          {who}のお気に入りは、{color}{item}でした。
+trip      ある日、{who}は{pet}を連れて{place}へ行きました。
+          ある朝、{who}と{pet}は{place}へ遊びに行きました。
+          ある日曜日、{who}は{pet}と{place}まで歩いていきました。
+loss      ところが、帰ろうとすると、{color}{item}がありません。
+          気がつくと、{color}{item}がなくなっていました。
+          {pet}と歩いているうちに、{who}は{color}{item}をなくしてしまいました。
+search    {who}は{place}のあちこちをさがしましたが、{item}は見つかりません。
+          「どこへ行ったのだろう」と、{who}は悲しそうに言いました。
+          {who}と{pet}は、{item}をさがし始めました。
+meeting   そこへ、{helper}がやって来ました。
+          しばらくすると、{helper}が話しかけてきました。
+          ちょうどそのとき、{helper}が{place}を通りかかりました。
+asking    {who}は{helper}に、{item}のことを話しました。
+          「{color}{item}を見ませんでしたか」と、{who}は聞きました。
+answer    すると{helper}は、「{spot}にありましたよ」と教えてくれました。
+          {helper}は、「{spot}で見かけましたよ」と言いました。
+hint      そのとき、{pet}が急に走りだしました。
+          そのとき、{pet}が何かに気づいて歩きだしました。
+          そのとき、{pet}が{who}のそでを引っぱりました。
+found     {spot}を見ると、{item}がありました。
+          行ってみると、{item}は{spot}にありました。
+          やがて、{pet}が{spot}で{item}を見つけました。
+thanks    {who}はお礼を言って、{helper}に{gift}をわたしました。
+          {who}は「ありがとうございます」と言って、{helper}に{gift}をわたしました。
+praise    「よくやったね」と言って、{who}は{pet}の頭をなでました。
+          「ありがとう」と言って、{who}は{pet}をだきしめました。
+ending    {who}と{pet}は、{item}を持って家へ帰りました。
+          その夜、{who}は{item}をそばに置いて眠りました。
+          それからというもの、{who}は{item}を前よりも大切にするようになりました。
+""")
 
 
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
@@ -96,23 +70,8 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     return facts, [*kinds, "hint", "found", "praise", "ending"]
 
 
-GENRE = Genre(
-    "tale",
-    draw,
-    WORDINGS,
-    values={
-        "who": PEOPLE,
-        "animal": (*PETS,),
-        "pet": sum(PETS.values(), ()),
-        "color": COLORS,
-        "item": ITEMS,
-        "place": (*SPOTS,),
-        "spot": sum(SPOTS.values(), ()),
-        "helper": HELPERS,
-        "gift": GIFTS,
-    },
-    rules={
-        "pet and animal": lambda animal, pet: pet in PETS[animal],
-        "spot and place": lambda place, spot: spot in SPOTS[place],
-    },
-)
+RULES: Rules = {
+    "pet and animal": lambda animal, pet: pet in PETS[animal],
+    "spot and place": lambda place, spot: spot in SPOTS[place],
+}
+GENRE = Genre("tale", draw, WORDINGS, RULES)

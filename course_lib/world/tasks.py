@@ -70,9 +70,9 @@ def questions(document: Document) -> list[tuple[str, str, str]]:
 def plain(sentence: str) -> str | None:
     """Return a polite sentence of a letter in plain form; None if it has none in the world."""
     for reading in readings(sentence):
-        if reading.genre is day.LETTER and reading.kind in day.STYLES:
-            wordings = {polite: wording for wording, polite in day.STYLES[reading.kind]}
-            return wordings[reading.wording].format(**reading.facts)
+        if reading.genre is day.LETTER and reading.kind in day.DIARY.wordings:
+            place = day.LETTER.wordings[reading.kind].index(reading.wording)
+            return day.DIARY.wordings[reading.kind][place].format(**reading.facts)
     return None
 
 

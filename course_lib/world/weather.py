@@ -1,6 +1,6 @@
 """Weather forecasts: temperatures fit the place and the season, advice fits the sky. Polite form."""
 
-from course_lib.world.genre import Draw, Facts, Genre
+from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 from course_lib.world.words import CITIES
 
 NORTH = ("札幌", "仙台", "新潟", "金沢")
@@ -19,43 +19,39 @@ SKIES = ("晴れ", "くもり", "雨", "雪")
 WINDS = ("北", "南", "東", "西")
 FORCES = ("弱く", "やや強く", "強く")
 
-WORDINGS = {
-    "opening": (
-        "{season}を迎えた{area}の、明日の天気予報です。",
-        "{season}の{area}から、明日の天気をお伝えします。",
-        "すっかり{season}になった{area}の、明日の天気予報です。",
-    ),
-    "sky": (
-        "明日の{area}は{sky}でしょう。",
-        "明日は、朝から{sky}でしょう。",
-        "{area}では、明日は{sky}の見込みです。",
-    ),
-    "later": (
-        "夕方からは{later}になるでしょう。",
-        "夜には{later}に変わりそうです。",
-        "夜からは{later}になりそうです。",
-    ),
-    "temperatures": (
-        "最高気温は{high}度、最低気温は{low}度でしょう。",
-        "気温は、朝は{low}度ですが、昼には{high}度まで上がる見込みです。",
-    ),
-    "wind": (
-        "{wind}の風が{force}吹くでしょう。",
-        "{wind}の風が{force}吹く見込みです。",
-    ),
-    "waves": ("沖では、波が高くなりそうです。", "海へ行く方は、高い波に注意してください。"),
-    "gusts": ("自転車に乗る方は、風に注意してください。", "強い風で、物が飛ばされるおそれがあります。"),
-    "umbrella": ("傘を忘れずにお出かけください。", "お出かけには、傘が必要です。"),
-    "slippery": (
-        "道がすべりやすくなるので、足もとに気をつけてください。",
-        "車を運転する方は、すべりやすい道に注意してください。",
-    ),
-    "folding": ("折りたたみの傘があると安心です。", "帰りが遅くなる方は、傘をお持ちください。"),
-    "hot": ("暑くなりますので、水をこまめに飲みましょう。", "暑さで体調をくずさないように、気をつけてください。"),
-    "cold": ("寒くなりますので、暖かい服を着てお出かけください。", "朝は霜が降りるおそれがあります。"),
-    "bright": ("日ざしの多い一日になりそうです。", "洗濯物がよく乾くでしょう。"),
-    "dull": ("日ざしの少ない一日になりそうです。", "洗濯物は乾きにくいでしょう。"),
-}
+WORDINGS = wordings("""
+opening       {season}を迎えた{area}の、明日の天気予報です。
+              {season}の{area}から、明日の天気をお伝えします。
+              すっかり{season}になった{area}の、明日の天気予報です。
+sky           明日の{area}は{sky}でしょう。
+              明日は、朝から{sky}でしょう。
+              {area}では、明日は{sky}の見込みです。
+later         夕方からは{later}になるでしょう。
+              夜には{later}に変わりそうです。
+              夜からは{later}になりそうです。
+temperatures  最高気温は{high}度、最低気温は{low}度でしょう。
+              気温は、朝は{low}度ですが、昼には{high}度まで上がる見込みです。
+wind          {wind}の風が{force}吹くでしょう。
+              {wind}の風が{force}吹く見込みです。
+waves         沖では、波が高くなりそうです。
+              海へ行く方は、高い波に注意してください。
+gusts         自転車に乗る方は、風に注意してください。
+              強い風で、物が飛ばされるおそれがあります。
+umbrella      傘を忘れずにお出かけください。
+              お出かけには、傘が必要です。
+slippery      道がすべりやすくなるので、足もとに気をつけてください。
+              車を運転する方は、すべりやすい道に注意してください。
+folding       折りたたみの傘があると安心です。
+              帰りが遅くなる方は、傘をお持ちください。
+hot           暑くなりますので、水をこまめに飲みましょう。
+              暑さで体調をくずさないように、気をつけてください。
+cold          寒くなりますので、暖かい服を着てお出かけください。
+              朝は霜が降りるおそれがあります。
+bright        日ざしの多い一日になりそうです。
+              洗濯物がよく乾くでしょう。
+dull          日ざしの少ない一日になりそうです。
+              洗濯物は乾きにくいでしょう。
+""")
 
 
 def highs(area: str, season: str) -> range:
@@ -96,26 +92,12 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     return facts | {"wind": wind, "force": force}, kinds
 
 
-GENRE = Genre(
-    "weather",
-    draw,
-    WORDINGS,
-    values={
-        "area": CITIES,
-        "season": (*SEASONS,),
-        "sky": SKIES,
-        "later": SKIES[:3],
-        "high": range(4, 36),
-        "low": range(31),
-        "wind": WINDS,
-        "force": FORCES,
-    },
-    rules={
-        "temperature and season": lambda area, season, high: high in highs(area, season),
-        "low and high": lambda season, low, high: high - low in SEASONS[season][1],
-        "snow and cold": lambda sky, high: sky != "雪" or high <= SNOW,
-        "change of sky": lambda sky, later: sky != later,
-        "warning and wind": lambda area, force, told: told & {"waves", "gusts"} <= warning(area, force),
-        "advice": lambda sky, later, high, low, told: told & ADVICE <= {advice(sky, later, high, low)},
-    },
-)
+RULES: Rules = {
+    "temperature and season": lambda area, season, high: high in highs(area, season),
+    "low and high": lambda season, low, high: high - low in SEASONS[season][1],
+    "snow and cold": lambda sky, high: sky != "雪" or high <= SNOW,
+    "change of sky": lambda sky, later: sky != later,
+    "warning and wind": lambda area, force, told: told & {"waves", "gusts"} <= warning(area, force),
+    "advice": lambda sky, later, high, low, told: told & ADVICE <= {advice(sky, later, high, low)},
+}
+GENRE = Genre("weather", draw, WORDINGS, RULES)

@@ -15,7 +15,7 @@ FOLLOWS = {"loser"}
 
 @pytest.fixture(scope="module")
 def many() -> list[Document]:
-    return [*documents(20_000, seed=0)]
+    return [*documents(6000, seed=0)]
 
 
 def test_no_complaint_and_one_derivation(many: list[Document]) -> None:
@@ -31,28 +31,16 @@ def test_no_complaint_and_one_derivation(many: list[Document]) -> None:
 
 def test_every_planted_contradiction_is_found(many: list[Document]) -> None:
     rng, kinds = random.Random(0), Counter[str]()
-    for document in many[:2000]:
+    for document in many[:1000]:
         for pair in pairs(document, rng):
             good, bad = check(pair.good), check(pair.bad)
             assert pair.fact in bad.contradictions, pair
             assert set(good.contradictions) <= {"plot"}, pair
             kinds[pair.fact] += 1
-    repeated = {
-        "who",
-        "pet",
-        "color",
-        "item",
-        "place",
-        "spot",
-        "helper",
-        "area",
-        "vegetable",
-        "meat",
-        "dish",
-        "people",
-        "added",
-    }
-    assert repeated | {"seasoning", "minutes", "home", "away", "hero", "friend"} <= kinds.keys()
+    repeated = (
+        "who pet color item place spot helper area vegetable meat dish people added seasoning minutes home away hero"
+    )
+    assert {*repeated.split(), "friend"} <= kinds.keys()
 
 
 def test_pairs_by_distance_are_always_the_same_and_differ_in_the_last_sentence() -> None:
@@ -72,7 +60,7 @@ def test_every_broken_rule_is_found() -> None:
         verdict = check(document.text)
         genre = next(one for one in GENRES if one.name == document.genre)
         fact = rng.choice([*document.facts])
-        other = rng.choice([value for value in genre.values[fact] if value != document.facts[fact]])
+        other = rng.choice([value for value in genre.known[0][fact] if value != document.facts[fact]])
         facts = document.facts | {fact: other}
         text = "".join(reading.wording.format(**facts) for reading in verdict.readings if reading)
         seen |= {(genre.name, name) for name in check(text).contradictions}
