@@ -28,7 +28,7 @@ STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
 class Weights:
     """The tensors in a checkpoint by name, without constants stored by old transformers versions."""
 
-    # Tensors, `Weight` objects or DeepSpeed's lazy tensors; `.contiguous()` reads or merges them.
+    # Tensors or DeepSpeed's lazy tensors; `.contiguous()` merges the latter.
     tensors: dict[str, Any]
     kind: str  # "fp32 master weights", or the stored dtype, such as "bf16 weights"
     trained_as: NumberFormat  # dtype used for training

@@ -4,7 +4,6 @@ import re
 import shutil
 from collections.abc import Iterable
 from fnmatch import fnmatch
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def origin(model: Path, checkpoint: str | None, run: str) -> str:
     from course_lib.checkpoints.torch_dtypes import torch_name
 
     weights = list(weight_files.by_name(model).values())
-    elements = sum(prod(weight.shape) for weight in weights)
+    elements = sum(weight.numel() for weight in weights)
     local = checkpoint and profiles.beside(checkpoint).is_dir()
     name = Path(checkpoint).name if checkpoint and local else checkpoint
     loaded, trained = tr("loaded from {name}, not trained here", name=name), tr("trained here with {run}", run=run)

@@ -1,25 +1,19 @@
-"""Reader and writer for the weights in a Hugging Face folder, one tensor or one chunk of a tensor at a time.
+"""Reader and writer for the weights in a Hugging Face folder, in safetensors files or pickles.
 
-Safetensors files are not memory-mapped, because pages of a mapped file count as used memory until it is closed.
+Tensors are memory-mapped: their bytes are read when they are used.
 """
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from math import prod
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from course_lib.checkpoints.safe_load import safe_load
-from course_lib.checkpoints.torch_dtypes import FLOATS, SAFETENSORS, torch_name
+from course_lib.checkpoints.torch_dtypes import FLOATS, torch_name
 from course_lib.errors import CourseError
 from course_lib.files import read_json, require_file, write_json
 
@@ -27,33 +21,9 @@ NAME = "model.safetensors"
 INDEX = f"{NAME}.index.json"
 # A folder is read from the first of these files that it holds.
 WEIGHTS = (NAME, INDEX, "pytorch_model.bin", "pytorch_model.bin.index.json")
-CHUNK = 1 << 22  # elements
 # Maximum bytes of weights per file in a new folder; while writing, up to this many bytes are held in memory.
 SHARD = 2_000_000_000
 LEFTOVER = re.compile(r"\b(attn|attention)\.(masked_)?bias$|\brotary_emb\.inv_freq$")
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A tensor in a weight file, read on demand.
-
-    `chunks(counts)` yields the elements in order as flat tensors of `counts[0]`, `counts[1]`, … elements. Each chunk
-    may overwrite the previous one.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    chunks: Callable[[Sequence[int]], Iterator[Tensor]]
-
-    def contiguous(self) -> Tensor:
-        """Return the whole tensor in new memory; DeepSpeed's lazy tensors have a method with the same name."""
-        return next(self.chunks([prod(self.shape)])).view(self.shape)
-
-    def in_turn(self, most: int = CHUNK) -> Iterator[Tensor]:
-        """Yield all elements in order as flat tensors of at most `most` elements."""
-        whole, rest = divmod(prod(self.shape), most)
-        return self.chunks([most] * whole + [rest] * (rest > 0))
 
 
 def files(folder: Path) -> list[Path]:
@@ -82,8 +52,7 @@ def is_leftover(name: str) -> bool:
 def differing(first: Path, second: Path) -> set[str]:
     """Return the names of the tensors in one folder that another folder has not, or with other values."""
     found, others = by_name(first), by_name(second)
-    same = {n for n in found.keys() & others.keys() if torch.equal(found[n].contiguous(), others[n].contiguous())}
-    return found.keys() - same
+    return {name for name in found if name not in others or not torch.equal(found[name], others[name])}
 
 
 def unread(problem: str) -> str:
@@ -94,11 +63,11 @@ def unread(problem: str) -> str:
     )
 
 
-def require_float(path: Path, weight: Weight) -> None:
+def require_float(path: Path, name: str, tensor: Tensor) -> None:
     """Raise CourseError if the dtype of a weight is not in FLOATS."""
-    if weight.dtype not in FLOATS:
-        stored, *allowed = map(torch_name, (weight.dtype, *FLOATS))
-        raise CourseError(f"{path}: {weight.name} is stored as {stored}; allowed: {', '.join(allowed)}")
+    if tensor.dtype not in FLOATS:
+        stored, *allowed = map(torch_name, (tensor.dtype, *FLOATS))
+        raise CourseError(f"{path}: {name} is stored as {stored}; allowed: {', '.join(allowed)}")
 
 
 def require_finite(folder: Path, name: str, tensor: Tensor) -> None:
@@ -109,34 +78,24 @@ def require_finite(folder: Path, name: str, tensor: Tensor) -> None:
         raise CourseError(f"{folder}: {name} has values that are not finite (NaN, infinity, or above {most})")
 
 
-def weights(path: Path) -> list[Weight]:
-    """Return the tensors in one weight file. Raises CourseError if the file is missing or damaged."""
-    if require_file(path).suffix != ".safetensors":
+def weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors in one weight file by name. Raises CourseError if the file is missing or damaged."""
+    if require_file(path).suffix == ".safetensors":
         try:
-            tensors = safe_load(path)
-        except CourseError as error:
-            raise CourseError(unread(str(error))) from error
-        return [
-            Weight(name, tuple(value.shape), value.dtype, partial(_split, value))
-            for name, value in tensors.items()
-            if isinstance(value, Tensor)
-        ]
+            # This checks the header: every offset must lie within the file, without gaps.
+            return load_file(path)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise CourseError(f"{path}: not a safetensors file, or cut short") from error
     try:
-        # safe_open checks the header: every offset must lie within the file, without gaps.
-        with safe_open(path, "pt"):
-            pass
-        with open(path, "rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CourseError(f"{path}: not a safetensors file, or cut short") from error
-    return [_in_file(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"]
+        return {name: value for name, value in safe_load(path).items() if isinstance(value, Tensor)}
+    except CourseError as error:
+        raise CourseError(unread(str(error))) from error
 
 
-def by_name(folder: Path) -> dict[str, Weight]:
+def by_name(folder: Path) -> dict[str, Tensor]:
     """Return the weights in a folder by name, without the constants of `is_leftover`."""
-    every = (weight for path in files(folder) for weight in weights(path))
-    return {weight.name: weight for weight in every if not is_leftover(weight.name)}
+    every = (weight for path in files(folder) for weight in weights(path).items())
+    return {name: tensor for name, tensor in every if not is_leftover(name)}
 
 
 def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> int:
@@ -171,28 +130,3 @@ def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> in
         weight_map |= dict.fromkeys(names, file)
     write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
     return elements
-
-
-def _split(tensor: Tensor, counts: Sequence[int]) -> Iterator[Tensor]:
-    return iter(torch.split(tensor.flatten(), list(counts)))
-
-
-def _in_file(path: Path, name: str, entry: dict[str, Any], start: int) -> Weight:
-    """Return a Weight for an entry in the header of a safetensors file, whose data begins at the byte `start`."""
-    dtype = SAFETENSORS.get(entry["dtype"])
-    if dtype is None:
-        raise CourseError(f"{path}: {name} is stored as {entry['dtype']}; allowed: {', '.join(SAFETENSORS)}")
-
-    def chunks(counts: Sequence[int]) -> Iterator[Tensor]:
-        # Allocate at least one element, because torch cannot view an empty byte array as another dtype.
-        memory = np.empty(max(1, max(counts, default=0)) * dtype.itemsize, np.uint8)
-        elements = torch.from_numpy(memory).view(dtype)
-        with open(path, "rb", buffering=0) as file:
-            file.seek(start + entry["data_offsets"][0])
-            for count in counts:
-                chunk = memory[: count * dtype.itemsize]
-                if file.readinto(chunk.data) != len(chunk):
-                    raise CourseError(f"{path}: cut short at {name}")
-                yield elements[:count]
-
-    return Weight(name, tuple(entry["shape"]), dtype, chunks)

@@ -42,9 +42,8 @@ def digest(folder: Path) -> str:
     It does not depend on how the weights are split into files.
     """
     total = hashlib.sha256()
-    weights = [weight for path in weight_files.files(folder) for weight in weight_files.weights(path)]
-    for weight in sorted(weights, key=lambda weight: weight.name):
-        total.update(f"{weight.name} {weight.dtype} {list(weight.shape)}\n".encode())
-        for chunk in weight.in_turn():
-            total.update(chunk.contiguous().view(torch.uint8).numpy().data)
+    weights = [weight for path in weight_files.files(folder) for weight in weight_files.weights(path).items()]
+    for name, tensor in sorted(weights, key=lambda weight: weight[0]):
+        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        total.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
     return total.hexdigest()

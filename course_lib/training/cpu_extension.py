@@ -8,7 +8,6 @@ import os
 import platform
 import shutil
 import sys
-import time
 from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
@@ -18,8 +17,6 @@ from course_lib.language.words import tr
 
 NAME = "deepspeed_shm_comm"
 COMPILERS = ("c++", "g++", "clang++")
-# Time between two looks at a lock file [seconds]
-PAUSE = 0.5
 
 
 def build_root() -> Path:
@@ -66,27 +63,15 @@ def compile_ahead() -> None:
 
 def remove_stale_locks() -> None:
     """Remove lock files for compiled torch extensions that no process has open, as their holder does (/proc)."""
-    # A process that releases its lock closes the file before it removes the file: look twice.
-    if unheld := _unheld_locks():
-        time.sleep(PAUSE)
-        for lock, _ in unheld & _unheld_locks():
-            lock.unlink(missing_ok=True)
-
-
-def _unheld_locks() -> set[tuple[Path, int]]:
-    """Return the lock files that no process has open, with their inodes."""
-    locks, held = {}, set()
-    for lock in build_root().glob("*/lock"):
-        # It may be released meanwhile.
-        with suppress(FileNotFoundError):
-            locks[lock.resolve()] = lock.stat().st_ino
+    held, locks = set(), {lock.resolve() for lock in build_root().glob("*/lock")}
     if not locks or not Path("/proc/self/fd").is_dir():
-        return set()
+        return
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         # The process may have exited or may belong to another user.
         with suppress(OSError):
             held.add(link.readlink())
-    return {(lock, inode) for lock, inode in locks.items() if lock not in held}
+    for lock in locks - held:
+        lock.unlink(missing_ok=True)
 
 
 def unlink_shared_buffer() -> None:

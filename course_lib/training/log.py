@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from course_lib.files import atomic_write, naming
+from course_lib.files import atomic_write
 
 FILE = "log.jsonl"
 
@@ -90,7 +90,7 @@ def line(entry: dict[str, Any]) -> str:
 
 def append(run: Path, entry: dict[str, Any]) -> None:
     """Append an entry to log.jsonl in the run folder."""
-    with naming(run / FILE), open(run / FILE, "ab") as file:
+    with open(run / FILE, "ab") as file:
         file.write(orjson.dumps(entry) + b"\n")
 
 

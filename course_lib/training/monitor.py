@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -11,11 +12,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from course_lib.errors import CourseError
-from course_lib.files import naming
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
-from course_lib.training import checkpoint, events, launcher_process, log, planner, stop_request
-from course_lib.training.link import Link
+from course_lib.training import checkpoint, events, log, planner, stop_request
+from course_lib.training.interruptions import cause_of, interruptible
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import Task
 
@@ -25,62 +25,53 @@ PRINT: OnMessage = partial(print, flush=True)
 PATIENCE = 120.0
 # seconds for a command by ssh
 SSH = 60.0
-# what pdsh prints when the command on a node fails; 255 is ssh's own failure
-PDSH = re.compile(rb"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
+# What pdsh and srun print when the command on a node fails. 255 is ssh's own failure.
+FAILED = re.compile(
+    rb"^pdsh@\S+: (?P<pdsh>\S+): ssh exited with exit code (?P<code>\d+)"
+    rb"|^srun: error: (?P<srun>\S+): tasks? \S+ (?P<killed>Killed)?"
+    rb"|^srun: error: Node failure on (?P<lost>\S+)"
+)
 
 
 class Monitor:
-    """A monitor for one run of `steps` optimizer steps. `link` leads to nodes that start their ranks themselves."""
+    """A monitor for one run of `steps` optimizer steps."""
 
-    def __init__(self, task: Task, nodes: Nodes, steps: int, on_message: OnMessage, link: Link | None = None) -> None:
-        self.task, self.nodes, self.steps, self.on_message, self.link = task, nodes, steps, on_message, link
+    def __init__(self, task: Task, nodes: Nodes, steps: int, on_message: OnMessage) -> None:
+        self.task, self.nodes, self.steps, self.on_message = task, nodes, steps, on_message
         self.folder: Path = task.settings.engine.output_dir
         # rank → the first event that reports its end
         self.ended: dict[int, dict[str, Any]] = {}
-        # names of nodes whose connection was closed, and of the first node that ssh reports as failed
-        self.lost: list[str] = []
-        self.failed = ""
-        # rank → its process id
-        self.pids: dict[int, int] = {}
+        # the first node that ssh or srun reports as failed, and whether the node itself or its connection is gone
+        self.failed, self.lost = "", False
+        # process id of rank 0
+        self.pid = 0
         self.reached = 0
-        self.saving = False
         self.bar = progress(steps, "step", tr("starting {task}, ranks: {ranks}", task=task.title(), ranks=nodes.ranks))
 
     def follow(self, command: list[str], environment: dict[str, str]) -> None:
         """Run the launcher until it exits. Raises CourseError if a rank fails, or the run is interrupted."""
-        with open(self.folder / "output.txt", "ab") as output, self.bar, launcher_process.interruptible():
-            reader, writer = os.pipe()
-            with open(reader, "rb") as lines:
-                try:
-                    process = launcher_process.start(command, environment, self.folder, writer)
-                    if self.link:
-                        self.link.forward(writer)
-                        threading.Thread(target=self._stop_others_after, args=(process,), daemon=True).start()
-                finally:
-                    os.close(writer)
-                try:
-                    self._read(process, lines, output)
-                # Without this process, nothing reads the output of the ranks, so stop them too.
-                except BaseException as error:
-                    cause = launcher_process.interruption(error)
-                    if cause:
-                        self._save(process, lines, output)
-                    self._end(process)
-                    if not cause:
-                        raise
-                    stopped = self._stopped(*cause)
-                    # If the terminal is gone, this is the only place for the message.
-                    with suppress(OSError):
-                        output.write(f"{stopped}\n".encode())
-                    raise stopped from error
+        with open(self.folder / "output.txt", "ab") as output, self.bar, interruptible(), subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            env=environment, cwd=self.folder, start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                self._read(process, output)
+            # Without this process, nothing reads the output of the ranks, so stop them too.
+            except BaseException as error:
+                cause = cause_of(error)
+                if cause:
+                    self._save(process, output)
+                self._end(process)
+                if not cause:
+                    raise
+                stopped = self._stopped(*cause)
+                # If the terminal is gone, this is the only place for the message.
+                with suppress(OSError):
+                    output.write(f"{stopped}\n".encode())
+                raise stopped from error
         if any(event.get("stopped") for event in self.ended.values()):
             raise self._stopped("stopped by SIGUSR1", 128 + stop_request.SIGNAL)
         self._judge(process.returncode)
-
-    def _stop_others_after(self, process: launcher_process.Launcher) -> None:
-        """Stop the ranks of the other nodes if the launcher of this node fails."""
-        if process.wait() and self.link:
-            self.link.tell(stop=True)
 
     def _stopped(self, cause: str, code: int) -> CourseError:
         where = f"at step {self.reached} of {self.steps}" if self.reached else "before the first step"
@@ -88,36 +79,43 @@ class Monitor:
         stopped.exit_code = code
         return stopped
 
-    def _end(self, process: launcher_process.Launcher) -> None:
-        launcher_process.end(process, at_once=self.nodes.by_ssh)
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        """Stop the launcher and its ranks with SIGTERM, and after 20 seconds with SIGKILL.
 
-    def _read(self, process: launcher_process.Launcher, lines: IO[bytes], output: IO[bytes]) -> None:
+        DeepSpeed's runner for ssh answers SIGTERM with a `pkill -f` on all nodes, which ends other runs too. It is
+        killed at once, and its ranks end because the ssh connection closes their output.
+        """
+        signals = (signal.SIGTERM, signal.SIGKILL) if self.nodes.started_by != "ssh" else (signal.SIGKILL,)
+        for number in signals:
+            # Ranks that the launcher could not stop are still in its process group.
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, number)
+                process.wait(20)
+
+    def _read(self, process: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
         """Handle the output of the launcher and the ranks until all of them have exited."""
-        for raw in lines:
-            event = events.parse(raw.decode(errors="replace"))
-            if event:
-                self._take(event, process)
+        assert process.stdout
+        for raw in process.stdout:
+            if event := events.parse(raw.decode(errors="replace")):
+                self._take(event)
                 continue
-            with naming(self.folder / "output.txt"):
-                output.write(raw)
-                output.flush()
-            if self.nodes.by_ssh and not self.failed and (end := PDSH.search(raw)):
-                self.failed = end[1].decode()
-                if int(end[2]) == 255:
-                    self.lost.append(self.failed)
-                # pdsh would wait for the other nodes, whose ranks may wait for those of this node.
+            output.write(raw)
+            output.flush()
+            if not self.failed and (end := FAILED.search(raw)):
+                self.failed = (end["pdsh"] or end["srun"] or end["lost"]).decode()
+                self.lost = bool(end["killed"] or end["lost"] or end["code"] == b"255")
+                # The ranks of the other nodes may wait for those of this node.
                 self._end(process)
         process.wait()
 
-    def _save(self, process: launcher_process.Launcher, lines: IO[bytes], output: IO[bytes]) -> None:
+    def _save(self, process: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
         """Let the ranks finish their step, save a checkpoint and exit, in at most PATIENCE seconds."""
-        launcher_process.ignore_stop_request()
         # The terminal or the reader of a pipe may be gone.
         with suppress(OSError):
             self.bar.set_postfix_str(tr("saving a checkpoint; Ctrl-C again stops at once"))
         with suppress(OSError):
             self.bar.close()
-        self.bar.disable, self.on_message, self.saving = True, lambda _: None, True
+        self.bar.disable, self.on_message = True, lambda _: None
         # Before the first step, there is nothing to save.
         if not self.reached or not self._ask(process):
             return
@@ -125,41 +123,28 @@ class Monitor:
         limit.start()
         # Another Ctrl-C ends the wait.
         with suppress(KeyboardInterrupt):
-            self._read(process, lines, output)
+            self._read(process, output)
         limit.cancel()
 
-    def _ask(self, process: launcher_process.Launcher) -> bool:
-        """Send the stop request to ranks, and return whether one has got it. All ranks stop if one of them has."""
-        if self.nodes.by_ssh:
-            words = ["ssh", self.nodes.name, "kill", f"-{stop_request.NAME}", str(self.pids[0])]
+    def _ask(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Send the stop request to rank 0, or by `srun` to all ranks, and return whether it was sent."""
+        if self.nodes.started_by == "ssh":
+            words = ["ssh", self.nodes.first, "kill", "-USR1", str(self.pid)]
             with suppress(OSError, subprocess.TimeoutExpired):
                 return subprocess.run(words, capture_output=True, timeout=SSH, check=False).returncode == 0
             return False
-        asked = False
-        for pid in self.pids.values():
-            # A process id of another machine may belong to any process of this one.
-            with suppress(ProcessLookupError):
-                if os.getpgid(pid) == process.pid:
-                    os.kill(pid, stop_request.SIGNAL)
-                    asked = True
-        return asked
+        with suppress(ProcessLookupError):
+            # `srun` forwards the signal.
+            os.kill(process.pid if self.nodes.started_by else self.pid, stop_request.SIGNAL)
+            return True
+        return False
 
-    def _take(self, event: dict[str, Any], process: launcher_process.Launcher) -> None:
+    def _take(self, event: dict[str, Any]) -> None:
         kind = event["kind"]
-        if kind == "start":
-            self.pids[event["rank"]] = event["pid"]
-        elif kind == "interrupted" and not self.saving:
-            where = self.nodes.names[event["node"]]
-            raise launcher_process.Elsewhere(event["code"], f"{event['cause']} on {where}")
+        if kind == "start" and event["rank"] == 0:
+            self.pid = event["pid"]
         elif kind in ("finished", "error", "terminated"):
             self.ended.setdefault(event["rank"], event)
-        elif kind == "lost" or (kind == "done" and event["code"]):
-            if kind == "lost":
-                self.lost.append(self.nodes.names[event["node"]])
-            # The other ranks may wait for those of that node.
-            self._end(process)
-            if self.link:
-                self.link.tell(stop=True)
         elif kind == "stage":
             stage = event["what"]
             self.bar.set_postfix_str(tr(stage))
@@ -204,8 +189,7 @@ class Monitor:
         silent = [r for r in ranks if r not in self.ended and self.failed in ("", self.nodes.of(r))]
         crashed = errors.get("crash") or (None if silent else errors.get("lost"))
         if self.lost:
-            lost = ", ".join(self.lost)
-            problem = f"{lost} was lost (the machine, its network, or course on it); the others were stopped"
+            problem = f"{self.failed} was lost (the machine, its network, or a killed process); the others were stopped"
         elif crashed:
             problem = f"{self._name(crashed['rank'])} failed: {crashed['message']}"
         elif silent and self.ended:

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import orjson
@@ -108,8 +107,7 @@ def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[
     contents: dict[str, Any] = {
         # The first file marks the folder as a run.
         CONFIG: config.to_yaml(settings),
-        # The token distinguishes this folder from one on another node that the same command has filled.
-        RESOLVED: asdict(resolved) | {"token": token_hex(8)},
+        RESOLVED: asdict(resolved),
         DEEPSPEED: deepspeed_json(settings, resolved.batch),
         DATA: facts,
     }
@@ -124,8 +122,11 @@ def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[
 
 
 def digest(folder: Path) -> str:
-    """Return a hash of the files that `prepare` wrote into the run folder. Raises OSError if one is missing."""
-    content = b"".join((folder / name).read_bytes() for name in (CONFIG, RESOLVED, DEEPSPEED, DATA))
+    """Return a hash of the files that `prepare` wrote into the run folder, or "" if one is missing."""
+    try:
+        content = b"".join((folder / name).read_bytes() for name in (CONFIG, RESOLVED, DEEPSPEED, DATA))
+    except OSError:
+        return ""
     return sha256(content).hexdigest()
 
 

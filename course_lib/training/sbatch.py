@@ -8,20 +8,24 @@ from pathlib import Path
 from course_lib.errors import UsageError
 from course_lib.settings import profiles
 from course_lib.training.settings import LaunchConfig
-from course_lib.training.stop_request import NAME, SIGNAL
+from course_lib.training.stop_request import SIGNAL
 
 # Slurm may send the signal up to 60 s early; the current step and the checkpoint get 120 s (monitor.PATIENCE).
 LEAD = 300
 # exit code of a run that SIGNAL has stopped, with a checkpoint
 STOPPED = 128 + SIGNAL
+# The shell gets the signal (`B:`). It passes it on to the command, which also ends the first `wait`.
 SCRIPT = f"""\
 #!/bin/bash
 {{options}}
 #SBATCH --requeue
 
 # srun does not take the number of cores from the lines above (since Slurm 22.05).
-srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 \\
-  {{command}}
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
+{{command}} &
+trap "kill -USR1 $!" USR1
+wait $!
+wait $!
 code=$?
 # {STOPPED}: stopped by {SIGNAL.name} before the time limit, with a checkpoint
 if [ "$code" -eq {STOPPED} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
@@ -49,13 +53,13 @@ def script(
         "partition": slurm.partition,
         "account": slurm.account,
         "nodes": slurm.nodes,
-        # `course` starts the ranks of its node.
+        # DeepSpeed's launcher starts the ranks of its node.
         "ntasks-per-node": 1,
         "gpus-per-node": "" if launch.device == "cpu" else launch.ranks,
         "cpus-per-task": launch.ranks * slurm.cpus_per_rank,
         "mem": slurm.memory,
         "time": slurm.time,
-        "signal": f"{NAME}@{LEAD}",
+        "signal": f"B:USR1@{LEAD}",
         "chdir": Path.cwd(),
         "output": "%x-%j.log",
         "open-mode": "append",

@@ -196,32 +196,10 @@ class LaunchConfig:
     )
     device: Literal["auto", "cpu"] = setting("auto", "auto: GPUs if there are any; cpu: always CPU ranks")
     hostfile: Path | None = setting(None, "DeepSpeed hostfile with lines `name slots=8`; unset: only this node")
-    no_ssh: bool = setting(
-        False, "start the ranks of this node only; run the same command with --node-rank on each node of the hostfile"
-    )
-    node_rank: int | None = setting(None, "no_ssh: number of this node's line in the hostfile, from 0", ge=0)
-    master_addr: str = setting("", "address of the first node; unset: the launcher determines it; no_ssh needs it")
-    master_port: int = setting(
-        0,
-        "port of the first node; 0 = a free one, 29500 with no_ssh, under Slurm one from the job's id",
-        ge=0,
-        lt=1 << 16,
-    )
-    node_wait: int = setting(600, "no_ssh and Slurm: how long to wait for the other nodes at the start [s]", ge=1)
+    master_addr: str = setting("", "address of the first node, for several; unset: DeepSpeed or Slurm determines it")
+    master_port: int = setting(0, "port of the first node for its ranks; 0 = a free one", ge=0, lt=1 << 16)
     threads: int | None = setting(None, "CPU threads per rank; unset: cores / ranks", ge=1, le=1024)
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
-
-    @model_validator(mode="after")
-    def _nodes(self) -> "LaunchConfig":
-        if self.no_ssh and not self.hostfile:
-            raise ValueError("launch.no_ssh: True is not allowed: needs launch.hostfile, which names the nodes")
-        if self.no_ssh and not self.master_addr:
-            raise ValueError(
-                "launch.no_ssh: True is not allowed: needs launch.master_addr, the address of the hostfile's first node"
-            )
-        if self.node_rank is not None and not self.no_ssh:
-            raise ValueError(f"launch.node_rank: {self.node_rank} is not allowed: needs launch.no_ssh=true")
-        return self
 
 
 @dataclass(frozen=True, config=STRICT)

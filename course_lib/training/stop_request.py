@@ -4,8 +4,6 @@ import signal
 import threading
 
 SIGNAL = signal.SIGUSR1
-# its name for `kill` and Slurm
-NAME = SIGNAL.name.removeprefix("SIG")
 _received = threading.Event()
 
 
@@ -14,8 +12,6 @@ def listen() -> None:
     signal.signal(SIGNAL, lambda *_: _received.set())
     # Restart system calls that the signal interrupts, such as those of a collective operation.
     signal.siginterrupt(SIGNAL, False)
-    # The launcher is started with the signal blocked, so that one that came during the start is pending.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
 
 
 def agreed(device: object) -> bool:

@@ -1,10 +1,9 @@
-"""Training on two nodes on this machine, started in three ways: `python -m tests.bench.several_nodes [slurm|ssh|no_ssh]`.
+"""Training on two nodes on this machine, started in two ways: `python -m tests.bench.several_nodes [slurm|ssh]`.
 
-By Slurm and ssh: the losses of two nodes against those of one node with two ranks, bit for bit; a node that is killed in
-the middle; the run that goes on with both nodes, and with one. By Slurm also the script of --print-sbatch: a run that is
-stopped before its time limit comes back from the queue. Without either, tests/pretrain/test_training.py has these checks;
-here, the second node is terminated, and both nodes save a checkpoint; and nodes that differ are named. Prints one line per
-check and ends with code 1 if one fails. Needs root and `apt-get install slurm-wlm munge openssh-server pdsh faketime`.
+The losses of two nodes against those of one node with two ranks, bit for bit; a node that is killed in the middle; the
+run that goes on with both nodes, and with one; a command that is terminated. By Slurm also the script of --print-sbatch:
+a run that is stopped before its time limit comes back from the queue. Prints one line per check and ends with code 1 if
+one fails. Needs root and `apt-get install slurm-wlm munge openssh-server pdsh`.
 """
 
 import contextlib
@@ -16,9 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 
+import psutil
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
-from course_lib.training import checkpoint, launch, log
+from course_lib.training import checkpoint, log
 
 from tests.bench import slurm_cluster, ssh_nodes
 from tests.pretrain import test_training as pretrain
@@ -125,13 +125,27 @@ def goes_on(here: Place, start: Start, *overrides: str) -> None:
     here.check("it goes on with the one that is left", right, (alone.stdout[-500:], alone.stderr))
 
 
+def terminated(here: Place, start: Start, *overrides: str) -> None:
+    """Resume the run, and terminate the command."""
+    process = start([*here.file("lost", "engine.max_steps=100000", *overrides), "--resume"])
+    before = max(losses(here.folder / "lost"))
+    here.step("lost", before + 3, process)
+    # `salloc` runs the command as its child.
+    children = psutil.Process(process.pid).children()
+    next((child for child in children if "course_lib.cli" in child.cmdline()), process).terminate()
+    code, said = here.wait(process)
+    saved = checkpoint.step_of(checkpoint.to_export(here.folder / "lost"))
+    line = f"course: terminated at step {saved} of 100000; --resume continues from checkpoint-{saved};"
+    here.check("a terminated run saves a checkpoint", code == 143 and line in said, (code, said))
+
+
 def by_slurm() -> int:
     """Check training under Slurm, and return the number of failures."""
     with slurm_cluster.cluster() as slurm, place() as here:
         print(f"Slurm: {slurm.run('sinfo', '--version').stdout.strip()}", flush=True)
 
         def start(command: list[str]) -> "subprocess.Popen[str]":
-            return slurm.popen("srun", "--nodes=2", "--ntasks-per-node=1", *command)
+            return slurm.popen("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", *command)
 
         same_losses(here, start, "launch.ranks=1")
         killed(here, start, lambda: slurm.kill("node2"), "node2", "launch.ranks=1")
@@ -139,6 +153,7 @@ def by_slurm() -> int:
         here.check("no process of the killed node is left", not left, left)
         slurm.start("node2")
         goes_on(here, start, "launch.ranks=1")
+        terminated(here, start, "launch.ranks=1")
         requeued(here, slurm)
         return here.failed
 
@@ -153,7 +168,7 @@ def requeued(here: Place, slurm: slurm_cluster.Cluster) -> None:
     job = slurm.run("sbatch", "--parsable", str(here.folder / "job.sh")).stdout.strip()
     here.step("batch", 6)
     # What Slurm does 300 s before the time limit; its time limits are minutes.
-    slurm.run("scancel", "--signal=USR1", job)
+    slurm.run("scancel", "--batch", "--signal=USR1", job)
     written = here.folder / f"pretrain-batch-{job}.log"
     until(lambda: "--resume continues from checkpoint-" in written.read_text(encoding="utf8"))
     saved = checkpoint.step_of(checkpoint.to_export(here.folder / "batch"))
@@ -187,77 +202,12 @@ def by_ssh() -> int:
         until(lambda: not ssh.sessions())
         here.check("no ssh session and no rank is left", not ssh.sessions())
         goes_on(here, start, *nodes)
-        process = start([*here.file("lost", "engine.max_steps=100000", *nodes), "--resume"])
-        before = max(losses(here.folder / "lost"))
-        here.step("lost", before + 3, process)
-        process.terminate()
-        code, said = here.wait(process)
-        saved = checkpoint.step_of(checkpoint.to_export(here.folder / "lost"))
-        line = f"course: terminated at step {saved} of 100000; --resume continues from checkpoint-{saved};"
-        here.check("a terminated run saves a checkpoint", code == 143 and said.startswith(line), said)
+        terminated(here, start, *nodes)
         until(lambda: not ssh.sessions())
         return here.failed
 
 
-def by_hand() -> int:
-    """Check nodes that are started one by one: one that is terminated, and ones that differ. Return the failures."""
-    with place() as here:
-        hosts = here.folder / "hosts"
-        hosts.write_text("nodeA slots=1\nnodeB slots=1\n", encoding="utf8")
-        where = (f"launch.hostfile={hosts}", "launch.no_ssh=true", "launch.master_addr=127.0.0.1")
-
-        def start(run: str, *before: str) -> "list[subprocess.Popen[str]]":
-            """Start both nodes. The words `before` the command of the second one give it another view of the machine."""
-            port = f"launch.master_port={launch.free_port()}"
-            command = here.file(run, "engine.max_steps=100000", *where, port)
-            words = ([*command, "--node-rank", "0"], [*before, *command, "--node-rank", "1"])
-            return [
-                subprocess.Popen(each, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for each in words
-            ]
-
-        both = start("hand")
-        here.step("hand", 6, both[0])
-        both[1].terminate()
-        ends = [here.wait(each) for each in both]
-        saved = checkpoint.step_of(checkpoint.to_export(here.folder / "hand"))
-        line = f"course: terminated on nodeB at step {saved} of 100000; --resume continues from checkpoint-{saved};"
-        right = all(code == 143 and said.startswith(line) and said.count("\n") == 1 for code, said in ends)
-        here.check("a terminated node makes both save a checkpoint and end with code 143", right, ends)
-        for name, (before, words) in differences(here).items():
-            ends = [here.wait(each) for each in start(name, *before)]
-            line = ends[0][1].strip()
-            right = all(code for code, _ in ends) and line.startswith("course: nodeB: ") and words in line
-            right = right and "\n" not in line
-            here.check(f"{name} on a node is named in one line", right, ends)
-            print(f"    {line}", flush=True)
-        return here.failed
-
-
-def differences(here: Place) -> dict[str, tuple[list[str], str]]:
-    """Return name → the words before a command that give it another view of the machine, and words of the line to expect.
-
-    A folder is replaced for one process by a mount in a namespace of its own.
-    """
-    run, empty, data = (here.folder / name for name in ("another run folder", "empty", "data"))
-    run.mkdir()
-    empty.mkdir()
-    shutil.copytree(here.inputs, data)
-    tokens = bytearray((data / "tokens.bin").read_bytes())
-    tokens[0] ^= 1
-    (data / "tokens.bin").write_bytes(tokens)
-
-    def mounted(source: Path, target: Path) -> list[str]:
-        script = 'mount --bind "$0" "$1" && shift && exec "$@"'
-        return ["unshare", "--mount", "sh", "-c", script, str(source), str(target)]
-
-    return {
-        "other data": (mounted(data, here.inputs), "not the same content as on the first node"),
-        "missing data": (mounted(empty, here.inputs), str(here.inputs)),
-        "another run folder": (mounted(empty, run), "engine.output_dir must be on a file system that all nodes share"),
-    }
-
-
-WAYS = {"slurm": by_slurm, "ssh": by_ssh, "no_ssh": by_hand}
+WAYS = {"slurm": by_slurm, "ssh": by_ssh}
 
 if __name__ == "__main__":
     failures = sum(WAYS[name]() for name in sys.argv[1:] or WAYS)

@@ -1,0 +1,52 @@
+"""What interrupts a run: Ctrl-C, SIGTERM, SIGHUP (a closed terminal), SIGUSR1 (Slurm), or a closed output pipe."""
+
+import errno
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from course_lib.training import stop_request
+
+# exit code → what happened, for the signals that raise SystemExit
+SIGNALS = {
+    128 + signal.SIGTERM: "terminated",
+    128 + signal.SIGHUP: "hung up",
+    128 + stop_request.SIGNAL: "stopped by SIGUSR1",
+}
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt inside the block, as Ctrl-C does, and SIGUSR1 SystemExit once.
+
+    Signals that have a handler, as in cli.py, or are ignored, as under `nohup`, stay as they are.
+    """
+
+    def stop(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    handlers = dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler) | {stop_request.SIGNAL: stop}
+    # Python allows signal handlers only in the main thread.
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = [each for each in handlers if in_main and signal.getsignal(each) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, handlers[number])
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def cause_of(error: BaseException) -> tuple[str, int] | None:
+    """Return what interrupted the run and the exit code for it, or None for an error."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 128 + signal.SIGINT
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        return SIGNALS.get(error.code, "ended"), error.code
+    # Nobody reads standard output any more; errors in files have a name.
+    if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.EIO):
+        return "the reader of the output has ended, so the run stopped", 128 + signal.SIGPIPE
+    return None
