@@ -29,17 +29,13 @@ def convert_megatron(
     checkpoint: Annotated[Path, "a Megatron-DeepSpeed checkpoint folder: global_stepN, or its parent"],
     target: Path,
     *,
-    tokenizer: Annotated[Path | None, "tokenizer folder to copy; its size sets the vocabulary size"] = None,
+    tokenizer: Annotated[Path | None, "tokenizer folder to copy; its number of entries is kept"] = None,
     dtype: Annotated[NumberFormat | None, "number format of the weights; default: the checkpoint's"] = None,
-    checkpoint_version: Annotated[float | None, "checkpoint format, which sets the order of QKV rows"] = None,
-    heads: Annotated[int | None, "number of attention heads, if the checkpoint does not record it"] = None,
-    vocab_size: Annotated[int | None, "vocabulary size to keep; default: the tokenizer's number of entries"] = None,
 ) -> object:
     """Turn a Megatron-DeepSpeed GPT checkpoint into a Hugging Face GPT-2."""
     from course_lib.pretrain.megatron import convert
 
-    options: dict[str, Any] = {"checkpoint_version": checkpoint_version, "heads": heads, "vocab_size": vocab_size}
-    return convert(checkpoint, target, tokenizer, dtype=dtype, **options)
+    return convert(checkpoint, target, tokenizer, dtype)
 
 
 def generate(model: Model, prompts: Prompts, settings: GenerateConfig) -> list[Continued]:

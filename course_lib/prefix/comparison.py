@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from course_lib.checkpoints.compute import device, trainings_at_once
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.models import frozen_base
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
@@ -26,17 +25,6 @@ Cases = Mapping[str, Sequence[str]]
 Builders = Mapping[str, Build]
 
 
-class Spread(NamedTuple):
-    """Mean and sample standard deviation of a measurement over several runs; one run has the deviation 0."""
-
-    mean: float
-    deviation: float
-
-
-def _spread(values: Sequence[float]) -> Spread:
-    return Spread(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
-
-
 @dataclass(frozen=True)
 class Runs:
     """The runs of one case, which differ by their seed."""
@@ -44,33 +32,31 @@ class Runs:
     runs: tuple[Case, ...]
 
     @property
-    def held_out(self) -> Spread:
-        """Held-out loss [nats per token]."""
+    def held_out(self) -> tuple[float, float]:
+        """Held-out loss [nats per token], as mean and sample standard deviation."""
         return _spread([run.held_out for run in self.runs])
 
     @property
-    def matches(self) -> Spread:
-        """Share of held-out targets that greedy decoding returns exactly."""
+    def matches(self) -> tuple[float, float]:
+        """Share of held-out targets that greedy decoding returns exactly, as mean and sample standard deviation."""
         return _spread([run.matches for run in self.runs])
 
     def summary(self) -> str:
         """Return held-out loss and exact matches as one line: mean ± sample standard deviation."""
-        (loss, loss_spread), (exact, exact_spread) = self.held_out, self.matches
-        values = {"loss": loss, "loss_spread": loss_spread, "exact": exact, "exact_spread": exact_spread}
-        return tr(
-            "held-out loss {loss:.3f} nats ± {loss_spread:.3f} nats, {exact:.0%} ± {exact_spread:.0%} exact", **values
-        )
+        line = mark("held-out loss {loss[0]:.3f} nats ± {loss[1]:.3f} nats, {exact[0]:.0%} ± {exact[1]:.0%} exact")
+        return tr(line, loss=self.held_out, exact=self.matches)
 
     def costs(self) -> str:
-        """Return trained parameters, memory and time (mean ± sample standard deviation) as one line."""
-        run, seconds = self.runs[0], _spread([run.seconds for run in self.runs])
-        return tr(
-            "trained {trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {seconds}",
-            trained=run.trained,
-            states=run.states / 1e6,
-            kept=run.activations / 1e6,
-            seconds=f"{seconds.mean:.1f} s ± {seconds.deviation:.1f} s",
+        """Return trained parameters, memory [MB] and time (mean ± sample standard deviation) as one line."""
+        run, time = self.runs[0], _spread([run.seconds for run in self.runs])
+        line = mark(
+            "trained {run.trained:>9,}, states {states:5.2f} MB, kept {kept:4.1f} MB, {time[0]:.1f} s ± {time[1]:.1f} s"
         )
+        return tr(line, run=run, states=run.states / 1e6, kept=run.activations / 1e6, time=time)
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float]:
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def over_seeds(
@@ -80,8 +66,8 @@ def over_seeds(
 
     A seed decides the initial weights and the order of the samples. The held-out samples are always the same.
     """
-    found = _grid(settings, cases, "engine.seed", dict.fromkeys(cases, seeds), builders)
-    return {name: Runs(tuple(runs.values())) for name, runs in found.items()}
+    trained = _grid(settings, cases, "engine.seed", dict.fromkeys(cases, seeds), builders)
+    return {name: Runs(tuple(runs.values())) for name, runs in trained.items()}
 
 
 def over_rates(
@@ -127,7 +113,6 @@ def _grid(
     results: dict[str, dict[float, Case]] = {name: {} for name in cases}
     with progress(len(runs), "run", "training") as bar:
         for (name, value), case in zip(pairs, ordered_map(_run, runs, min(workers, len(runs))), strict=True):
-            bar.set_postfix_str(f"{tr(name)}, {key}={value}")
             results[name][value] = case
             bar.update()
     return results

@@ -42,8 +42,8 @@ class PrefixExport:
 def export(run: Path, target: Path | None = None, form: Form = "course", step: int | None = None) -> PrefixExport:
     """Write the prefix from the checkpoint of a step, by default the latest, to a file (peft: a folder).
 
-    The prefix is computed from the optimizer's fp32 weights. For the `full` method, which has no prefix, write the
-    trained base model and its tokenizer to a folder instead. The default target is in the run folder.
+    The prefix is computed from the optimizer's fp32 weights. For the `full` method, the trained base model and its
+    tokenizer are written to a folder instead. The default target is in the run folder.
     """
     latest = checkpoint.to_export(run, step)
     settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(latest)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from course_lib.language.words import tr
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 from course_lib.prefix.comparison import Runs
@@ -10,17 +12,17 @@ from course_lib.prefix.comparison import Runs
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
     """Draw the attention mask for tokens after a prefix of `length` positions, with one row per token."""
-    from matplotlib.patches import Patch, Rectangle
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
 
     names = [*(f"P{position}" for position in range(1, length + 1)), *tokens]
     figure, axis = subplots(height=1.5 + 0.36 * len(tokens), width=1.6 + 0.62 * len(names))
-    for row in range(len(tokens)):
-        for column in range(length + row + 1):
-            colour = COLOURS[1] if column < length else AFTER
-            axis.add_patch(Rectangle((column - 0.46, row - 0.43), 0.92, 0.86, facecolor=colour))
-    axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), ylabel=tr("a token …"), title=tr("… sees"))
-    axis.set_xticks(range(len(names)), names)
-    axis.set_yticks(range(len(tokens)), tokens)
+    seen = np.tri(len(tokens), len(names), length) * np.where(np.arange(len(names)) < length, 1, 2)
+    axis.pcolormesh(seen, cmap=ListedColormap(["white", COLOURS[1], AFTER]), edgecolors="white", linewidth=3)
+    axis.set(ylabel=tr("a token …"), title=tr("… sees"))
+    axis.set_xticks(np.arange(len(names)) + 0.5, names)
+    axis.set_yticks(np.arange(len(tokens)) + 0.5, tokens)
+    axis.invert_yaxis()
     axis.xaxis.tick_top()
     key = [
         Patch(facecolor=COLOURS[1], label=tr("prefix: trained, seen by every token")),

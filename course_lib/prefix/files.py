@@ -1,13 +1,8 @@
 """Prefix files in three formats, which all contain the same values in the same order.
 
-course: a safetensors file with a tensor named `prefix`. The metadata contains the task, base model digest, shape and
-settings as JSON.
-
-rinna: the bare tensor [P, width], saved with torch.save. prefix-tuning-gpt writes this format, and rinna's
-FasterTransformer examples read it. The file does not identify its base model.
-
-peft: a Hugging Face peft folder with adapter_config.json and adapter_model.safetensors. peft does not store a base
-model digest, so the course writes it to conversion.json in the same folder.
+course: a safetensors file with a tensor `prefix`; its metadata has task, base model digest, shape and settings as JSON.
+rinna: the bare tensor [P, width], saved with torch.save, as in rinna's prefix-tuning-gpt and FasterTransformer examples.
+peft: a Hugging Face peft folder. What peft does not store, the course writes to conversion.json in the same folder.
 """
 
 import json
@@ -31,7 +26,6 @@ from course_lib.prefix.config import Form
 TENSOR, ABOUT = "prefix", "course_prefix"
 # Names that peft uses for its files and tensor.
 CONFIG, WEIGHTS, EMBEDDINGS = "adapter_config.json", "adapter_model.safetensors", "prompt_embeddings"
-# File in a peft folder for information that peft itself does not store.
 OURS = "conversion.json"
 
 
@@ -64,10 +58,7 @@ class Prefix:
 
 
 def read(path: Path) -> Prefix:
-    """Return the prefix from a file in course or rinna format, or from a peft folder. No code in the file is run.
-
-    The values are in fp32, without an autograd graph.
-    """
+    """Return the prefix (fp32) from a file in course or rinna format, or a peft folder. No code in the file is run."""
     try:
         prefix = _read_peft(path) if path.is_dir() else _read_file(require_file(path))
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
@@ -88,15 +79,9 @@ def read(path: Path) -> Prefix:
 def _read_file(path: Path) -> Prefix:
     with open(path, "rb") as file:
         safetensors = file.read(9)[8:] == b"{"
-    if not safetensors:
-        return Prefix(_bare_tensor(path), path.name.partition(".")[0])
-    with safe_open(path, "pt") as tensors:
-        about = json.loads((tensors.metadata() or {})[ABOUT])
-        shape = Shape(**about["shape"]) if about["shape"] else None
-        return Prefix(tensors.get_tensor(TENSOR), about["task"], about["base"], shape, about["settings"])
-
-
-def _bare_tensor(path: Path) -> Tensor:
+    if safetensors:
+        with safe_open(path, "pt") as tensors:
+            return _described(tensors.get_tensor(TENSOR), json.loads((tensors.metadata() or {})[ABOUT]))
     try:
         values = torch.load(path, map_location="cpu", weights_only=True)
     # A damaged file can cause any exception in the zip reader or the unpickler.
@@ -104,35 +89,37 @@ def _bare_tensor(path: Path) -> Tensor:
         raise refusal(path, error) from error
     if not isinstance(values, Tensor):
         raise CourseError(f"{path}: holds a {type(values).__name__}, expected one bare tensor")
-    return values
+    return Prefix(values, path.name.partition(".")[0])
 
 
 def _read_peft(folder: Path) -> Prefix:
     config, ours = read_json(folder / CONFIG), folder / OURS
-    about = read_json(ours) if ours.is_file() else {}
     kind = config.get("peft_type"), config.get("task_type")
     if kind != ("PREFIX_TUNING", "CAUSAL_LM"):
         raise CourseError(
             f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM"
         )
     heads = config["num_attention_heads"]
-    shape = Shape(config["num_layers"], heads, config["token_dim"] // heads)
+    shape = {"layers": config["num_layers"], "heads": heads, "head_size": config["token_dim"] // heads}
     with safe_open(require_file(folder / WEIGHTS), "pt") as tensors:
         values = tensors.get_tensor(EMBEDDINGS)
-    return Prefix(values, about.get("task") or folder.name, about.get("base", ""), shape, about.get("settings", {}))
+    return _described(values, {"task": folder.name} | (read_json(ours) if ours.is_file() else {}) | {"shape": shape})
+
+
+def _described(values: Tensor, about: dict[str, Any]) -> Prefix:
+    """Return the prefix with what a file says about it."""
+    shape = Shape(**about["shape"]) if about["shape"] else None
+    return Prefix(values, about["task"], about.get("base", ""), shape, about.get("settings", {}))
 
 
 def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
-    """Write a prefix to a file or, for the peft format, a folder.
-
-    The model in `base_folder` must match the prefix, and provides its shape and digest.
-    """
+    """Write a prefix to a file (peft: a folder). The model in `base_folder` must match, and gives shape and digest."""
     if base_folder is not None:
         shape, digest = Shape.of(frozen_base.read_config(base_folder)), frozen_base.digest(base_folder)
         prefix.require(shape, digest)
         prefix = replace(prefix, shape=shape, base=digest)
     values = prefix.values.detach().float().cpu().contiguous().clone()
-    about = {
+    about: dict[str, Any] = {
         "task": prefix.task,
         "base": prefix.base,
         "shape": asdict(prefix.shape) if prefix.shape else None,
@@ -158,10 +145,11 @@ def _peft_config(prefix: Prefix, base_folder: Path | None) -> dict[str, Any]:
         raise UsageError(
             "--base: not set; give the folder of the prefix's model: the file does not state its layers and heads"
         )
+    width = shape.heads * shape.head_size
     return {
         # The peft folder may be published, so store only the base model's folder name, not its path on this machine.
         "base_model_name_or_path": base_folder.resolve().name if base_folder else None,
-        "encoder_hidden_size": shape.heads * shape.head_size,
+        "encoder_hidden_size": width,
         "inference_mode": True,
         "num_attention_heads": shape.heads,
         "num_layers": shape.layers,
@@ -170,5 +158,5 @@ def _peft_config(prefix: Prefix, base_folder: Path | None) -> dict[str, Any]:
         "peft_type": "PREFIX_TUNING",
         "prefix_projection": False,
         "task_type": "CAUSAL_LM",
-        "token_dim": shape.heads * shape.head_size,
+        "token_dim": width,
     }

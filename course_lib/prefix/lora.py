@@ -31,8 +31,7 @@ def _build(rank: int, settings: PrefixConfig) -> PrefixModel:
     # GPT-2 stores the weights of its projections as [in, out].
     adapter = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=[TARGETS[family]], fan_in_fan_out=family == "gpt2")
     adapted = inject_adapter_in_model(adapter, base)
-    for parameter in adapted.parameters():
-        if parameter.requires_grad:
-            # As the encoder of a prefix: small updates would be lost in 16 bits.
-            parameter.data = parameter.data.float()
+    for parameter in filter(lambda parameter: parameter.requires_grad, adapted.parameters()):
+        # As the encoder of a prefix: small updates would be lost in 16 bits.
+        parameter.data = parameter.data.float()
     return PrefixModel(adapted, None)

@@ -14,8 +14,7 @@ from course_lib.prefix.samples import IGNORED, TokenRow, collate
 def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) -> float:
     """Return the share of rows for which greedy decoding would return exactly the learned part, or NaN without rows.
 
-    No text is generated: greedy decoding returns the learned part if and only if at each of its positions the most
-    probable token is the right one, given the right tokens before it. One forward pass shows that for all positions.
+    It does so if at each position the most probable token is the right one, given the right tokens before it.
     """
     model.eval()
     right = 0
@@ -28,10 +27,9 @@ def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) ->
 
 
 def finished_lines(text: str, marks: str = "。！？") -> list[str]:
-    """Return the lines of a generated text that are finished, without empty ones.
+    """Return the lines of a generated text, without empty ones.
 
-    A line is finished by a line break. The last line of a text may be cut off, so it counts only if it ends like a
-    sentence: with one of `marks` or with an emoji (U+1F000 to U+1FAFF).
+    The last line may be cut off: it counts only if it ends with one of `marks` or with an emoji (U+1F000 to U+1FAFF).
     """
     *closed, last = text.split("\n")
     if last and (last[-1] in marks or "\U0001f000" <= last[-1] <= "\U0001faff"):

@@ -1,7 +1,6 @@
 """The model to train: a frozen base model with a prefix encoder or, for comparison, the whole base model by itself."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -88,22 +87,11 @@ def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
     return errors
 
 
-@contextmanager
-def _gathered(base: nn.Module) -> Iterator[None]:
-    """Let a base model that ZeRO-3 has partitioned run forward passes, gathering one module's parameters at a time."""
+def _gathered(base: nn.Module) -> AbstractContextManager[None]:
+    """Return a context in which each rank holds the whole base model, even if ZeRO-3 has partitioned it."""
     if not any(hasattr(parameter, "ds_id") for parameter in base.parameters()):
-        yield
-        return
+        return nullcontext()
     from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 
-    handles = []
-    for part in base.modules():
-        if own := list(part.parameters(recurse=False)):
-            held = GatheredParameters(own)
-            handles.append(part.register_forward_pre_hook(lambda *_, held=held: held.__enter__()))
-            handles.append(part.register_forward_hook(lambda *_, held=held: held.__exit__(None, None, None)))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    gathered: AbstractContextManager[None] = GatheredParameters(list(base.parameters()))
+    return gathered

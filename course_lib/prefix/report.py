@@ -1,14 +1,11 @@
 """Parameter counts of a prefix."""
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
-from course_lib.models import frozen_base
 from course_lib.prefix.encoder import PrefixEncoder
 
 
@@ -38,11 +35,3 @@ def count(
     with torch.device("meta"):
         encoder = PrefixEncoder(length, shape.width, input_dim, hidden_dim, reparameterize=reparameterize)
     return Counts(sum(weight.numel() for weight in encoder.parameters()), length * shape.width, base_parameters)
-
-
-def base_parameters(folder: Path) -> int:
-    """Return the number of parameters in a model according to its config.json, counting tied weights once."""
-    config = frozen_base.read_config(folder)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    return sum(weight.numel() for weight in model.parameters())

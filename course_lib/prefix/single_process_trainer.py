@@ -1,7 +1,6 @@
 """Prefix tuning in plain PyTorch, in the current process and without DeepSpeed.
 
-Samples, loss, learning-rate schedule and updates are those of a run (task.py). For many short runs, such as in a
-notebook, and for tests that compare it with DeepSpeed.
+Samples, loss, learning-rate schedule and updates are those of a run (task.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from course_lib.checkpoints.compute import device, one_thread
 from course_lib.checkpoints.quiet import quiet
-from course_lib.errors import UsageError
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.measure import exact_matches, kept_for_backward
 from course_lib.prefix.model import PrefixModel, build, warm_start
@@ -41,48 +39,39 @@ class Case:
 
 
 def train(settings: PrefixConfig, build_model: Build = build) -> Case:
-    """Train on one device: the GPU if there is one and launch.device allows it, otherwise the CPU.
+    """Train the model that `build_model` returns on one device, and measure it.
 
-    `build_model` returns the model to train, before its warm start.
+    The device is the GPU if there is one and launch.device allows it, otherwise the CPU.
     """
-    if settings.precision.dtype == "fp16":
-        raise UsageError(
-            "precision.dtype: fp16 is not allowed here: it needs DeepSpeed's loss scale; allowed: bf16, fp32"
-        )
     task = PrefixTask(settings)
     task.check()
-    model = build_model(settings).to(device(settings.launch.device))
-    with one_thread(sum(parameter.numel() for parameter in model.parameters())):
-        return _measured(settings, task, model)
-
-
-def _measured(settings: PrefixConfig, task: PrefixTask, model: PrefixModel) -> Case:
-    """Train and evaluate a model, see `train`."""
     batch = settings.batch.resolve(1)
     steps = task.steps(batch)
     rows, held_out = task.rows()
     samples = Samples(rows, steps * batch.total, settings.engine.seed)
     micro_batches = [[samples[at + n] for n in range(batch.micro)] for at in range(0, len(samples), batch.micro)]
     batches = [micro_batches[at : at + batch.accumulation] for at in range(0, len(micro_batches), batch.accumulation)]
-    # Suppress the transformers warning that the ids include the padding id.
-    with quiet():
-        warm_start(model, settings.model)
+    model = build_model(settings).to(device(settings.launch.device))
     loss_of = partial(_loss, model)
-    _, activations = kept_for_backward(model.train(), lambda: loss_of(micro_batches[0]))
-    started = perf_counter()
-    losses = quick.train(model, loss_of, batches, settings.optimizer, steps)
-    seconds = perf_counter() - started
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return Case(
-        losses,
-        evaluate(model, held_out[: settings.engine.eval_iters * batch.total], batch.micro),
-        exact_matches(model, held_out),
-        trained=sum(parameter.numel() for parameter in trained),
-        states=3 * sum(parameter.nbytes for parameter in trained),
-        activations=activations,
-        seconds=seconds,
-        model=model,
-    )
+    with one_thread(sum(parameter.numel() for parameter in model.parameters())):
+        # Suppress the transformers warning that the ids include the padding id.
+        with quiet():
+            warm_start(model, settings.model)
+        _, activations = kept_for_backward(model.train(), lambda: loss_of(micro_batches[0]))
+        started = perf_counter()
+        losses = quick.train(model, loss_of, batches, settings.optimizer, steps)
+        seconds = perf_counter() - started
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        return Case(
+            losses,
+            evaluate(model, held_out[: settings.engine.eval_iters * batch.total], batch.micro),
+            exact_matches(model, held_out),
+            trained=sum(parameter.numel() for parameter in trained),
+            states=3 * sum(parameter.nbytes for parameter in trained),
+            activations=activations,
+            seconds=seconds,
+            model=model,
+        )
 
 
 def _loss(model: PrefixModel, rows: Sequence[TokenRow]) -> Tensor:

@@ -129,11 +129,13 @@ class PrefixTask(Task):
     @override
     def resume_invariants(self, settings: PrefixConfig) -> dict[str, Any]:
         values = config.to_dict(settings)
-        keys = [("model", key) for key in ("method", "length", "input_dim", "hidden_dim", "dropout")]
-        keys += [("data", key) for key in values["data"] if key != "input"]
-        keys += [("optimizer", key) for key in values["optimizer"] if key != "fused"]
-        keys += [("precision", "dtype"), ("zero", "stage"), ("engine", "seed")]
-        return {f"{part}.{key}": values[part][key] for part, key in keys}
+        names = {
+            "model": ("method", "length", "input_dim", "hidden_dim", "dropout"),
+            "data": [key for key in values["data"] if key != "input"],
+            "optimizer": [key for key in values["optimizer"] if key != "fused"],
+            "precision": ["dtype"], "zero": ["stage"], "engine": ["seed"],
+        }  # fmt: skip
+        return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in keys}
 
     @override
     def train_length(self, settings: PrefixConfig) -> tuple[object, ...]:

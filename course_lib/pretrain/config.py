@@ -28,6 +28,11 @@ class DataConfig:
     tokenizer: Path | None = setting(None, "folder of the tokenizer that made the tokens; unset: the profile's own")
     split: str = setting("949,50,1", "shares of train, validation and test, contiguous in file order")
     seq_length: int = setting(1024, "tokens per sample; at most model.max_position_embeddings", ge=1, le=1 << 20)
+    packing: bool = setting(
+        True,
+        "true: documents are laid end to end and cut into samples of seq_length, as for GPT-2; false: a sample is one "
+        "document, cut after seq_length and padded, for texts that are shorter than the context",
+    )
     train_tokens: int | None = setting(
         None,
         "length of the training [tokens]; one epoch if this, engine.max_steps and num_train_epochs are unset",

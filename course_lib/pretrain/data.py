@@ -16,6 +16,7 @@ from course_lib.files import sha256
 from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.indexed import IndexedDataset, files_of
 from course_lib.pretrain.sampling import Array, Concatenated, GptDataset, Indexed, split_corpora
+from course_lib.pretrain.unpacked import DocumentDataset
 from course_lib.subword import folder
 from course_lib.training.settings import ResolvedBatch
 
@@ -71,9 +72,17 @@ def special_ids(settings: PretrainConfig) -> tuple[int, int]:
     return begin, end
 
 
-def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) -> int:
-    """Return the optimizer steps of a run whose epoch has `tokens` tokens: max_steps, or those of its length."""
-    engine, length = settings.engine, settings.data.seq_length
+def sample_tokens(data: DataConfig, part: Concatenated) -> int:
+    """Return the tokens that a sample predicts; without packing, the mean over the documents of `part`, rounded."""
+    if data.packing or not len(part.sizes):
+        return data.seq_length
+    return max(1, round(float(np.minimum(part.sizes, data.seq_length).mean())))
+
+
+def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concatenated) -> int:
+    """Return the optimizer steps of a run on the training part: max_steps, or those of its length."""
+    engine, length = settings.engine, sample_tokens(settings.data, part)
+    tokens = int(part.sizes.sum(dtype=np.int64))
     if tokens <= length:
         raise CourseError(
             f"the training part has {tokens} tokens, fewer than one sample of data.seq_length + 1 = {length + 1}; "
@@ -91,11 +100,16 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, tokens: int) 
     return steps
 
 
-def dataset(settings: PretrainConfig, part: Concatenated, samples: int | None = None) -> GptDataset | None:
+def dataset(
+    settings: PretrainConfig, part: Concatenated, end: int, samples: int | None = None
+) -> GptDataset | DocumentDataset | None:
     """Return at least `samples` shuffled samples of a part (None: one epoch), or None if it is shorter than a sample.
 
-    The indices are cached in data.cache or, if unset, in the run folder.
+    The indices of packed samples are cached in data.cache or, if unset, in the run folder.
     """
+    if not settings.data.packing:
+        length, seed = settings.data.seq_length, settings.engine.seed
+        return DocumentDataset(part, length, samples, seed, end) if len(part.sizes) else None
     if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
         return None
     cache = settings.data.cache or settings.engine.output_dir / "index-cache"

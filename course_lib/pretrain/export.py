@@ -1,39 +1,93 @@
-"""Export of a checkpoint as a Hugging Face folder with weights, tokenizer, generation defaults and model card.
+"""Export of a run as a Hugging Face folder with weights, tokenizer, generation defaults and model card.
 
-`from_pretrained` and `pipeline` can load the folder. The source is a course run, a transformers Trainer checkpoint, or
-a raw DeepSpeed checkpoint. megatron.py converts Megatron checkpoints.
+`from_pretrained` and `pipeline` can load the folder. megatron.py converts Megatron checkpoints.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
+import yaml
+from huggingface_hub import ModelCard, ModelCardData
+from transformers import AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
 
-from course_lib.checkpoints.deepspeed_shards import Weights, read_weights, step_folder
+from course_lib.checkpoints.deepspeed_shards import Weights, read_weights
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.quiet import quiet
-from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
+from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.files import atomic_folder, read_json, require_other
+from course_lib.errors import CourseError, one_line
+from course_lib.files import read_json
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.language.words import tr
 from course_lib.models.causal import CausalConfig, CausalModel, model_config
-from course_lib.models.families import BY_MODEL_TYPE
-from course_lib.pretrain import card
+from course_lib.models.families import BY_ARCHITECTURE, BY_MODEL_TYPE
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.settings import config as settings_files
-from course_lib.training import log
-from course_lib.training.checkpoint import FOLDER, is_whole, step_of, to_export
-from course_lib.training.run_dir import DATA, DEEPSPEED, MODEL
+from course_lib.settings import config
+from course_lib.training import checkpoint, log, run_dir
 from course_lib.training.task import CONFIG
 
-# Names of the output head in memory and in GPT-NeoX files.
-HEAD, FILED_HEAD = "lm_head.weight", "embed_out.weight"
+HEAD = "lm_head.weight"
+# The model card, which reveals nothing about the training machine: no paths and no speeds.
+CARD = """---
+{front}
+---
+
+# {title}
+
+A {family} of {parameters:,} parameters, trained from scratch on Japanese text. It sees {positions} tokens at most.
+
+## How to use it
+
+{usage}
+## Training
+
+{steps:,} steps of {samples:,} samples of {length:,} tokens, {tokens:,} tokens in all{loss}.
+These weights are the {weights}, stored as {dtype}.
+
+| input | documents | tokens |
+| --- | --- | --- |
+{inputs}
+```yaml
+{settings}```
+
+## Limits
+
+The model continues text; it knows nothing but which tokens follow which. What it writes may be false, offensive or
+copied from its training text, and it has the slant of that text. It was not tuned to follow instructions, nor filtered.
+Nothing but the loss was measured.
+"""
+PREPARED = """The tokenizer expects text that is normalized and segmented as its training text was, which
+`preparation.json` records and `transformers` knows nothing of. The course's own command takes raw Japanese, and gives
+it back:
+
+```
+course generate {name} 早稲田大学で
+```
+
+With `transformers` alone, prepare the prompt first; what comes back needs nothing:
+
+```python
+from pathlib import Path
+
+from course_lib.subword import folder
+from transformers import pipeline
+
+prompt = folder.load(Path("{name}")).prepare("早稲田大学で")
+generator = pipeline("text-generation", "{name}")
+print(generator(prompt, return_full_text=False)[0]["generated_text"])
+```
+"""
+PLAIN = """```python
+from transformers import pipeline
+
+generator = pipeline("text-generation", "{name}")
+print(generator("早稲田大学で")[0]["generated_text"])
+```
+"""
+# The sections of the settings that say how the model was trained.
+SECTIONS = ("model", "optimizer", "precision")
 
 
 @dataclass(frozen=True)
@@ -41,159 +95,109 @@ class ExportReport:
     """The result of an export."""
 
     folder: Path
-    checkpoint: Path
-    step: int | None
+    step: int
     weights: str  # source of the weights, such as "fp32 master weights"
     dtype: str  # data type of the exported weights
     parameters: int
     loss: float | None  # last held-out loss up to this step [nats per token]
-    files: tuple[str, ...]
 
     def summary(self) -> str:
         """Return the report as one line for the terminal."""
         values = vars(self) | {"weights": tr(self.weights)}
-        parts = [] if self.step is None else [tr("step {step:,}", step=self.step)]
-        parts.append(tr("{parameters:,} parameters ({weights}) in {dtype}", **values))
+        parts = [
+            tr("step {step:,}", step=self.step),
+            tr("{parameters:,} parameters ({weights}) in {dtype}", **values),
+        ]
         parts += [] if self.loss is None else [tr("held-out loss {loss:.4f}", loss=self.loss)]
         return tr(", ").join(parts) + f" → {self.folder}"
 
 
 def export(
-    source: Path,
-    target: Path,
-    dtype: NumberFormat | None = None,
-    license: str | None = None,
-    config: Path | None = None,
-    tokenizer: Path | None = None,
-    step: int | None = None,
+    run: Path, target: Path, dtype: NumberFormat | None = None, license: str | None = None, step: int | None = None
 ) -> ExportReport:
-    """Export the model in `source` to the `target` folder, which is written atomically.
+    """Export the model of a run to the `target` folder, which is written atomically.
 
-    `source` is a run folder (its latest checkpoint, or that of `step`), a Trainer checkpoint, or a raw DeepSpeed
-    checkpoint, which needs `config` (a config.json, or the YAML settings of a run) and `tokenizer`; both override those
-    of the checkpoint and the run. `dtype` None is that of the training, in which the model was evaluated.
+    `step` names one of its checkpoints (None: the latest). `dtype` None is that of the training, in which the model was
+    evaluated.
     """
-    checkpoint, run, step = _find(source, step)
-    own = run is not None and target.absolute() == run.absolute() / MODEL
-    settings = settings_files.load(PretrainConfig, run / CONFIG) if run else None
-    tokenizer = tokenizer or _tokenizer_folder(checkpoint, run, settings)
-    for read_only in () if own else (source, tokenizer):
-        require_other(read_only, target)
-    shape = _shape(checkpoint, settings, config)
-    entries = _complete(shape, tokenizer)
-    logged = [entry for entry in log.read(run) if step is None or entry["step"] <= step] if run else []
-    losses = [entry["loss"] for entry in logged if entry["kind"] == "eval" and entry["loss"] is not None]
+    found = checkpoint.to_export(run, step)
+    step = checkpoint.step_of(found)
+    settings = config.load(PretrainConfig, run / CONFIG)
+    tokenizer = load_tokenizer(run / "tokenizer")
+    shape = model_config(settings.model, tokenizer.bos_token_id, tokenizer.eos_token_id)
+    _complete(shape, tokenizer.pad_token_id)
+    losses = [entry["loss"] for entry in log.read(run) if entry["kind"] == "eval" and entry["step"] <= step]
     loss = float(losses[-1]) if losses else None
-    with atomic_folder(target, ours=own) as folder:
-        weights = read_weights(checkpoint)
+    with run_dir.export_folder(run, target) as folder:
+        weights = read_weights(found)
         stored = dtype or weights.trained_as
-        model = _build(shape, weights, TORCH[stored], checkpoint)
-        model.generation_config = _generation_defaults(shape, entries)
+        model = _build(shape, weights, TORCH[stored], found)
+        model.generation_config = _generation_defaults(shape, len(tokenizer))
         with quiet():
             model.save_pretrained(folder)
-        copy_tokenizer(tokenizer, folder, shape.max_position_embeddings)
-        if logged:
-            from course_lib.pretrain import figures
-
-            figures.loss_curve(logged).savefig(folder / card.CURVES, dpi=150, bbox_inches="tight")
-        deepspeed, data = (_json(run / name) if run else {} for name in (DEEPSPEED, DATA))
-        training = card.training_rows(settings, step, deepspeed.get("train_batch_size"))
-        training.append(("these weights", f"{weights.kind}, stored as {stored}"))
-        text = card.text(model, folder, target.absolute(), license, data, training, loss)
-        (folder / "README.md").write_text(text, encoding="utf8")
-        files = tuple(sorted(path.name for path in folder.iterdir()))
-    return ExportReport(target, checkpoint, step, weights.kind, stored, model.num_parameters(), loss, files)
+        copy_tokenizer(run / "tokenizer", folder, shape.max_position_embeddings)
+        report = ExportReport(target, step, weights.kind, stored, model.num_parameters(), loss)
+        (folder / "README.md").write_text(_card(report, run, settings, license), encoding="utf8")
+    return report
 
 
-def _find(source: Path, step: int | None) -> tuple[Path, Path | None, int | None]:
-    """Return the checkpoint that `source` refers to, and its run folder and step if known."""
-    if not source.is_dir():
-        raise CourseError(f"{source}: no such folder")
-    if (source / FOLDER).is_dir():
-        checkpoint = to_export(source, step)
-        return checkpoint, source if (source / CONFIG).is_file() else None, step_of(checkpoint)
-    if step is not None:
-        raise UsageError(f"--step: {step} is not allowed: {source} is no run folder")
-    parent = source.absolute().parent
-    run = parent.parent if parent.name == FOLDER and (parent.parent / CONFIG).is_file() else None
-    if run and not is_whole(source):
-        raise CourseError(f"{source}: the checkpoint is damaged or incomplete; `course export {run}` lists the others")
-    folder = step_folder(source)
-    match = re.search(r"\b(?:checkpoint-|global_step)(\d+)\b", f"{source.name} {folder.name if folder else ''}")
-    return source, run, int(match[1]) if match else None
+def _card(report: ExportReport, run: Path, settings: PretrainConfig, license: str | None) -> str:
+    """Return the model card, including its YAML front matter."""
+    model, length, name = settings.model, settings.data.seq_length, report.folder.absolute().name
+    family = BY_ARCHITECTURE[model.architecture]
+    samples = read_json(run / run_dir.DEEPSPEED)["train_batch_size"]
+    inputs = read_json(run / run_dir.DATA)["inputs"].items()
+    rows = (("/".join(Path(prefix).parts[-2:]), counts) for prefix, counts in inputs)
+    front = ModelCardData(
+        language="ja",
+        license=license,
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=[family.model_type, "japanese", "pretrained-from-scratch", "deepspeed"],
+    )
+    chosen = config.to_dict(settings)
+    card = CARD.format(
+        front=front.to_yaml(),
+        title=report.folder.absolute().parent.name if name == run_dir.MODEL else name,
+        family=family.title,
+        parameters=report.parameters,
+        positions=model.max_position_embeddings,
+        usage=(PREPARED if (run / "tokenizer" / "preparation.json").is_file() else PLAIN).format(name=name),
+        steps=report.step,
+        samples=samples,
+        length=length,
+        tokens=report.step * samples * length,
+        loss="" if report.loss is None else f"; held-out loss: {report.loss:.4f} nats per token",
+        weights=report.weights,
+        dtype=report.dtype,
+        inputs="".join(f"| {name} | {each['documents']:,} | {each['tokens']:,} |\n" for name, each in rows),
+        settings=yaml.safe_dump({section: chosen[section] for section in SECTIONS}, sort_keys=False),
+    )
+    return str(ModelCard(card))
 
 
-def _tokenizer_folder(checkpoint: Path, run: Path | None, settings: PretrainConfig | None) -> Path:
-    """Return the tokenizer folder of the checkpoint, of the run or of its settings."""
-    for folder in (checkpoint, run and run / "tokenizer", settings and settings.data.tokenizer):
-        if folder and has_tokenizer(folder):
-            return folder
-    raise UsageError(f"--tokenizer: none in {checkpoint}; allowed: a folder with tokenizer.json")
-
-
-def _shape(checkpoint: Path, settings: PretrainConfig | None, requested: Path | None) -> CausalConfig:
-    """Return the configuration that `requested` names, or else that of the checkpoint or of the run's settings."""
-    path = requested or checkpoint
-    path = path / "config.json" if path.is_dir() else path
-    if path.suffix in (".yaml", ".yml"):
-        settings = settings_files.load(PretrainConfig, path)
-    elif requested or path.is_file():
-        content = read_json(path)
-        kind = content.get("model_type")
-        if kind not in BY_MODEL_TYPE:
-            raise CourseError(f"{path}: model_type {kind!r}, expected one of {', '.join(map(repr, BY_MODEL_TYPE))}")
-        try:
-            return CONFIG_MAPPING[kind].from_dict(content)
-        # The transformers validators can raise any exception.
-        except Exception as error:
-            raise CourseError(f"{path}: not readable as a model: {one_line(error)}") from error
-    if settings is None:
-        raise UsageError(
-            f"--config: {checkpoint} says nothing of the model's shape; allowed: a config.json, or the YAML of the run"
-        )
-    return model_config(settings.model)
-
-
-def _complete(shape: CausalConfig, tokenizer_folder: Path) -> int:
-    """Set the tokenizer's special ids and names for older transformers; return the tokenizer's number of entries."""
-    tokenizer = load_tokenizer(tokenizer_folder)
-    begin, end, padding = tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id
-    if end is None:
-        raise CourseError(f"{tokenizer_folder}: names no end-of-text token (eos_token)")
-    if shape.vocab_size < len(tokenizer):
-        raise CourseError(f"{tokenizer_folder}: {len(tokenizer)} tokens, but the model has {shape.vocab_size} rows")
-    shape.bos_token_id, shape.eos_token_id = end if begin is None else begin, end
-    shape.pad_token_id = end if padding is None else padding
+def _complete(shape: CausalConfig, padding: int | None) -> None:
+    """Set the id for padding, and names that older versions of transformers read."""
+    shape.pad_token_id = shape.eos_token_id if padding is None else padding
     if isinstance(shape, GPTNeoXConfig):
-        # Older transformers versions assume 0.25 if rotary_pct is missing.
+        # Without rotary_pct they assume 0.25.
         shape.rotary_pct = shape.rope_parameters["partial_rotary_factor"]
         shape.rotary_emb_base = shape.rope_parameters["rope_theta"]
     elif shape.activation_function == "gelu_pytorch_tanh":
         shape.activation_function = "gelu_new"
-    return len(tokenizer)
 
 
-def _build(shape: CausalConfig, weights: Weights, dtype: torch.dtype, checkpoint: Path) -> CausalModel:
+def _build(shape: CausalConfig, weights: Weights, dtype: torch.dtype, source: Path) -> CausalModel:
     """Build the model on the CPU."""
-    family = BY_MODEL_TYPE[shape.model_type]
+    tensors = {name: tensor.contiguous().to(dtype) for name, tensor in weights.tensors.items()}
+    if shape.tie_word_embeddings:
+        tensors.setdefault(HEAD, tensors[BY_MODEL_TYPE[shape.model_type].embedding])
+    with torch.device("meta"):
+        model: CausalModel = AutoModelForCausalLM.from_config(shape)
     try:
-        with torch.device("meta"):
-            model: CausalModel = AutoModelForCausalLM.from_config(shape)
-        wanted = model.state_dict().keys()
-        tensors: dict[str, torch.Tensor] = {}
-        for stored_as, tensor in weights.tensors.items():
-            # Prefixes added by DistributedDataParallel and torch.compile.
-            name = stored_as.removeprefix("module.").removeprefix("_orig_mod.")
-            name = HEAD if name == FILED_HEAD else name
-            name = name if name in wanted else f"{model.base_model_prefix}.{name}"
-            tensors[name] = tensor.contiguous().to(dtype)
-        shared = tensors.get(family.embedding) if shape.tie_word_embeddings else None
-        if shared is not None and not torch.equal(tensors.setdefault(HEAD, shared), shared):
-            raise CourseError(f"{checkpoint}: {HEAD} differs from {family.embedding}, which are one in this model")
         model.load_state_dict(tensors, assign=True)
-    # transformers and torch name sizes that are inconsistent, and weights that are missing, unknown or misshapen.
-    except (RuntimeError, ValueError) as error:
-        raise CourseError(f"{checkpoint}: not the weights of this model: {one_line(error)}") from error
+    except RuntimeError as error:
+        raise CourseError(f"{source}: not the weights of this model: {one_line(error)}") from error
     model.tie_weights()
     return model.to(dtype)
 
@@ -213,8 +217,3 @@ def _generation_defaults(shape: CausalConfig, tokens: int) -> GenerationConfig:
         # Padding entries in the vocabulary, which are not tokens.
         suppress_tokens=list(range(tokens, shape.vocab_size)) or None,
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """Return the JSON object from a file, or an empty dict if the file does not exist."""
-    return read_json(path) if path.exists() else {}

@@ -56,7 +56,7 @@ class Gpt2(Task):
 
     @override
     def steps(self, batch: ResolvedBatch) -> int:
-        steps = data.training_steps(self.settings, batch, self.splits.train_tokens)
+        steps = data.training_steps(self.settings, batch, self.splits.train)
         warmup_steps(self.settings.optimizer.lr, steps)
         return steps
 
@@ -65,7 +65,7 @@ class Gpt2(Task):
         """Return a remark if engine.eval_freq asks for evaluations, but the validation part has no whole sample."""
         chosen = self.settings.data
         tokens = int(self.splits.validation.sizes.sum())
-        if not self.settings.engine.eval_freq or tokens > chosen.seq_length:
+        if not self.settings.engine.eval_freq or tokens > (chosen.seq_length if chosen.packing else 0):
             return ""
         return tr(
             "no evaluation: the validation part (data.split {split}) has {tokens:,} tokens, fewer than one sample of "
@@ -88,7 +88,7 @@ class Gpt2(Task):
         values = config.to_dict(settings)
         keys = [("model", key) for key in values["model"] if key not in ("recompute", "attention")]
         keys += [("optimizer", key) for key in values["optimizer"] if key != "fused"]
-        keys += [("data", "split"), ("data", "seq_length"), ("data", "mask_loss_at_eod")]
+        keys += [("data", "split"), ("data", "seq_length"), ("data", "packing"), ("data", "mask_loss_at_eod")]
         keys += [("precision", "dtype"), ("zero", "stage"), ("engine", "seed")]
         return {f"{part}.{key}": values[part][key] for part, key in keys}
 
@@ -113,11 +113,12 @@ class Gpt2(Task):
 
     @override
     def samples(self, number: int) -> RunSamples:
-        settings, length = self.settings, self.settings.data.seq_length
+        settings, end = self.settings, self.special_ids[1]
+        length = data.sample_tokens(settings.data, self.splits.train)
         return RunSamples(
-            train=data.dataset(settings, self.splits.train, number),
-            validation=data.dataset(settings, self.splits.validation),
-            test=data.dataset(settings, self.splits.test),
+            train=data.dataset(settings, self.splits.train, end, number),
+            validation=data.dataset(settings, self.splits.validation, end),
+            test=data.dataset(settings, self.splits.test, end),
             tokens_per_sample=length,
             samples_per_epoch=self.splits.train_tokens / length,
             flops_per_token=settings.model.flops_per_token(length),
@@ -126,19 +127,23 @@ class Gpt2(Task):
 
     @override
     def loss(self, model: Any, batch: Any) -> Any:
-        """Return the mean cross-entropy [nats per token] for {"tokens": token ids [B, S + 1]}; S is seq_length."""
+        """Return the mean cross-entropy [nats per token] for {"tokens": token ids [B, S + 1]}, MASKED where there is none."""
         from torch.nn.functional import cross_entropy
 
         tokens = batch["tokens"]
         labels = tokens[:, 1:]
         if self.settings.data.mask_loss_at_eod:
             labels = labels.masked_fill(tokens[:, :-1] == self.special_ids[1], MASKED)
-        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits.float()
+        # Padding is on the right, where no token attends to it, so any id will do.
+        logits = model(input_ids=tokens[:, :-1].clamp(min=0), use_cache=False).logits.float()
         return cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=MASKED)
 
 
 def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
-    """Stack samples of S + 1 token ids into {"tokens": [B, S + 1]}."""
+    """Return {"tokens": [B, S + 1]}; S + 1 is the length of the longest sample, shorter ones end in MASKED."""
     import torch
 
-    return {"tokens": torch.from_numpy(np.stack(samples))}
+    tokens = np.full((len(samples), max(map(len, samples))), MASKED, np.int64)
+    for row, sample in zip(tokens, samples, strict=True):
+        row[: len(sample)] = sample
+    return {"tokens": torch.from_numpy(tokens)}

@@ -5,10 +5,8 @@ Sizes come from the tensor shapes, the activation function and dropout rates fro
 special ids from the tokenizer. Weights are merged and written one at a time.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import reduce
 from pathlib import Path
 
 import torch
@@ -39,14 +37,11 @@ LAYER: dict[str, tuple[str, int | None, int | None]] = {
     "mlp.dense_h_to_4h": ("mlp.c_fc", 0, 0),
     "mlp.dense_4h_to_h": ("mlp.c_proj", 1, None),
 }
-# Training arguments that change the model without changing the names of its weights, and the values that GPT-2 needs.
-NEEDED = {
-    "untie_embeddings_and_output_weights": False,
-    "swiglu": False,
-    "squared_relu": False,
-    "apply_layernorm_1p": False,
-    "apply_residual_connection_post_layernorm": False,
-}
+# Training arguments that change the model without changing the names of its weights. GPT-2 has no place for them.
+UNKNOWN = (
+    "untie_embeddings_and_output_weights", "swiglu", "squared_relu", "apply_layernorm_1p",
+    "apply_residual_connection_post_layernorm",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,103 +49,71 @@ class ConvertReport:
     """The result of a conversion."""
 
     target: Path
-    sizes: dict[str, int]
-    activation: str
-    dtype: str
     parameters: int
+    dtype: str
+    padded: int  # vocabulary rows in the checkpoint
+    vocabulary: int  # and in the folder
     tensor_parallel: int
-    checkpoint_version: float
     iteration: int
     tokenizer: str | None
-    eos_token_id: int | None
 
     def summary(self) -> str:
         """Return the report for the terminal: one line, and one about what is missing from the folder."""
-        note = ""
-        if self.tokenizer is None:
-            note = tr(
-                "without --tokenizer the folder has no tokenizer and eos_token_id is null: `course generate`, "
-                "`course prefix train` and `course ct2 export` need the first, `course ft export` the second"
-            )
-        elif self.eos_token_id is None:
-            note = tr("the tokenizer names no eos_token, so eos_token_id is null: the verbs that generate need one")
         line = tr(
-            "{layers} layers × {hidden}, {heads} heads, vocabulary {padded} → {vocabulary}, {activation}, "
-            "{parameters:,} parameters in {dtype}; from step {iteration}, tensor ranks: {tensor_parallel}, checkpoint "
-            "version {checkpoint_version:g} → {target}",
-            **vars(self) | self.sizes,
+            "{parameters:,} parameters in {dtype}, vocabulary {padded} → {vocabulary}, from step {iteration}, tensor "
+            "ranks: {tensor_parallel} → {target}",
+            **vars(self),
         )
-        return f"{line}\n{note}".rstrip()
+        if self.tokenizer:
+            return line
+        note = tr("without --tokenizer the folder has no tokenizer, and the verbs that generate need one")
+        return f"{line}\n{note}"
 
 
 def convert(
-    checkpoint: Path,
-    target: Path,
-    tokenizer: Path | None = None,
-    *,
-    dtype: NumberFormat | None = None,
-    checkpoint_version: float | None = None,
-    heads: int | None = None,
-    vocab_size: int | None = None,
+    checkpoint: Path, target: Path, tokenizer: Path | None = None, dtype: NumberFormat | None = None
 ) -> ConvertReport:
     """Convert a Megatron-DeepSpeed checkpoint to a Hugging Face GPT-2 folder.
 
-    The tokenizer sets the special ids and, unless `vocab_size` does, how many entries are kept. `dtype` None keeps the
-    checkpoint's. `checkpoint_version` and `heads` are for checkpoints that do not record them.
+    The tokenizer sets the special ids and how many vocabulary entries are kept. `dtype` None keeps the checkpoint's.
     """
     for read_only in filter(None, (checkpoint, tokenizer)):
         require_other(read_only, target)
     with atomic_folder(target) as folder:
         source = open_checkpoint(checkpoint)
-        version = source.version if checkpoint_version is None else checkpoint_version
-        if version not in (0, 1) and version < 2:
-            raise UsageError(f"--checkpoint-version: {version:g} is not allowed; allowed: 0, 1, or 2 and above")
-        config = _config(source, heads)
-        entries = _use_tokenizer(config, tokenizer) if tokenizer else None
+        config = _config(source)
         padded = config.vocab_size
-        config.vocab_size = _vocabulary(source, padded, entries, vocab_size)
+        if tokenizer:
+            _use_tokenizer(source, config, tokenizer)
         # With Megatron's --embedding-weights-in-fp32, the layers have a narrower dtype than the embedding.
-        kinds = (value.dtype for value in source.ranks[0].values())
-        config.dtype = TORCH[dtype] if dtype else reduce(torch.promote_types, kinds)
-        weights = ((name, value.to(config.dtype)) for name, value in gpt2_weights(source, config, padded, version))
+        config.dtype = TORCH[dtype] if dtype else source.ranks[0][WORDS].dtype
+        weights = ((name, value.to(config.dtype)) for name, value in gpt2_weights(source, config, padded))
         parameters = weight_files.write(weights, folder, SHARD)
         config.save_pretrained(folder)
         GenerationConfig.from_model_config(config).save_pretrained(folder)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, config.n_positions)
-        sizes = {
-            "hidden": config.n_embd, "heads": config.n_head, "inner": config.n_inner, "positions": config.n_positions,
-            "layers": config.n_layer, "padded": padded, "vocabulary": config.vocab_size,
-        }  # fmt: skip
         report = ConvertReport(
-            target, sizes, config.activation_function, torch_name(config.dtype), parameters,
-            len(source.ranks), version, source.iteration, tokenizer.name if tokenizer else None, config.eos_token_id,
+            target, parameters, torch_name(config.dtype), padded, config.vocab_size, len(source.ranks),
+            source.iteration, tokenizer.name if tokenizer else None,
         )  # fmt: skip
         write_json(folder / "conversion.json", {"checkpoint": str(source.folder)} | asdict(report))
     return report
 
 
-def _config(source: Checkpoint, heads: int | None) -> GPT2Config:
+def _config(source: Checkpoint) -> GPT2Config:
     """Return the configuration of a checkpoint that GPT-2 has a place for, with all rows and without special ids."""
     args, ranks, first = source.args, len(source.ranks), source.ranks[0]
-    for name, needed in NEEDED.items():
-        if (value := getattr(args, name, needed)) != needed:
-            raise CourseError(f"{source.folder}: trained with {name}={value}, which GPT-2 has no place for")
-    numbers = [int(match[1]) for name in first if (match := re.match(r"layers\.(\d+)\.", name))]
-    layers = getattr(args, "num_layers", max(numbers, default=0) + 1)
-    wanted = {WORDS, *(theirs for theirs, _, _ in _names(layers))}
+    for name in UNKNOWN:
+        if getattr(args, name, False):
+            raise CourseError(f"{source.folder}: trained with {name}=True, which GPT-2 has no place for")
+    wanted = {WORDS, *(theirs for theirs, _, _ in _names(args.num_layers))}
     for rank, state in enumerate(source.ranks):
         extra, missing = sorted(state.keys() - wanted), sorted(wanted - state.keys())
         if extra or missing:
             problem = f"GPT-2 has no place for {', '.join(extra[:3])}" if extra else f"{', '.join(missing[:3])} missing"
             raise CourseError(f"{source.folder}: tensor rank {rank}: {problem}")
     (rows, hidden), positions = first[WORDS].shape, first[POSITIONS].shape[0]
-    recorded = getattr(args, "num_attention_heads", None)
-    heads = heads or recorded
-    if not heads or recorded not in (None, heads):
-        raise UsageError(f"--heads: {heads} is not allowed: the checkpoint records {recorded}; one of them must be set")
-    if hidden % heads or heads % ranks:
-        raise UsageError(f"--heads: {heads} must divide the width {hidden} and be a multiple of the {ranks} ranks")
     dropout = getattr(args, "hidden_dropout", 0.1)
     # Megatron uses the tanh approximation for its fused bias+GELU and for `openai_gelu`, and the exact GELU otherwise.
     fused = getattr(args, "bias_gelu_fusion", True) and not getattr(args, "onnx_safe", False)
@@ -158,8 +121,8 @@ def _config(source: Checkpoint, heads: int | None) -> GPT2Config:
         vocab_size=rows * ranks,
         n_positions=positions,
         n_embd=hidden,
-        n_layer=layers,
-        n_head=heads,
+        n_layer=args.num_layers,
+        n_head=args.num_attention_heads,
         n_inner=first["layers.0.mlp.dense_h_to_4h.weight"].shape[0] * ranks,
         resid_pdrop=dropout,
         embd_pdrop=dropout,
@@ -173,29 +136,20 @@ def _config(source: Checkpoint, heads: int | None) -> GPT2Config:
     )
 
 
-def _use_tokenizer(config: GPT2Config, folder: Path) -> int:
-    """Set the special ids to those of a tokenizer, and return its number of entries (the largest id + 1)."""
+def _use_tokenizer(source: Checkpoint, config: GPT2Config, folder: Path) -> None:
+    """Set the special ids and the vocabulary size to those of a tokenizer, if it fits the rows of the checkpoint."""
     loaded = load_tokenizer(folder)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(config, name, getattr(loaded, name))
-    return int(1 + max(loaded.get_vocab().values()))
-
-
-def _vocabulary(source: Checkpoint, padded: int, entries: int | None, vocab_size: int | None) -> int:
-    """Return how many of the `padded` rows to keep: `vocab_size` if set, else the tokenizer's `entries`, else all."""
-    kept = vocab_size or entries or padded
-    if not (entries or 1) <= kept <= padded:
-        raise UsageError(
-            f"--vocab-size: {kept} is not allowed: the tokenizer has {entries or 1} entries, the checkpoint {padded}"
-        )
+    entries, padded = 1 + max(loaded.get_vocab().values()), config.vocab_size
     # Megatron pads the rows to a multiple of this number and of the tensor ranks.
     multiple = getattr(source.args, "make_vocab_size_divisible_by", 128)
-    if not vocab_size and padded - kept > multiple * max(len(source.ranks), PADDED_FOR):
+    if not 0 <= padded - entries <= multiple * max(len(source.ranks), PADDED_FOR):
         raise UsageError(
-            f"--tokenizer: has {kept} entries, the checkpoint {padded}, more than padding explains; "
-            f"if it is the right one, give --vocab-size {kept}"
+            f"--tokenizer: has {entries} entries, the checkpoint {padded}, which padding does not explain; "
+            "allowed: the tokenizer of its training"
         )
-    return kept
+    config.vocab_size = entries
 
 
 def _names(layers: int) -> Iterator[tuple[str, str, int | None]]:
@@ -209,9 +163,7 @@ def _names(layers: int) -> Iterator[tuple[str, str, int | None]]:
         yield f"final_layernorm.{kind}", f"transformer.ln_f.{kind}", None
 
 
-def gpt2_weights(
-    source: Checkpoint, config: GPT2Config, padded: int, version: float
-) -> Iterator[tuple[str, torch.Tensor]]:
+def gpt2_weights(source: Checkpoint, config: GPT2Config, padded: int) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield each weight as (GPT-2 name, tensor), merged across ranks and in GPT-2's row and dimension order."""
     with torch.device("meta"):
         sizes = {name: tuple(weight.shape) for name, weight in GPT2LMHeadModel(config).state_dict().items()}
@@ -222,9 +174,8 @@ def gpt2_weights(
         size = sizes[ours][::-1] if transposed else sizes[ours]
         value = _merged(source, theirs, dim, size)
         if QKV in theirs:
-            # The order of the rows: rank, 3, row in version 0; row, 3 in version 1; head, 3, row since version 2.
-            order = (len(source.ranks), 3, -1) if version == 0 else (-1, 3) if version == 1 else (config.n_head, 3, -1)
-            value = value.reshape(*order, *size[1:]).movedim(1, 0).reshape(size)
+            # From rows ordered by head, then query, key and value, to all queries, all keys, all values.
+            value = value.reshape(config.n_head, 3, -1, *size[1:]).movedim(1, 0).reshape(size)
         yield ours, value.t() if transposed else value
 
 

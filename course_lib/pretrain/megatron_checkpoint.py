@@ -4,10 +4,10 @@ Two layouts are read:
 
 - One `layer_NN-model_RR-model_states.pt` per layer and rank, from DeepSpeed's pipeline engine. The number of the first
   layer differs between versions, so a file is identified by its content.
-- One `mp_rank_RR_model_states.pt` per rank, without a pipeline.
+- One `mp_rank_RR_model_states.pt` per rank, from a training with --no-pipeline-parallel.
 
-Tensors are memory-mapped, so this module reads only their names and shapes. Checkpoints of ZeRO stage 3 and of
-Megatron-LM have other files and are not read.
+Tensors are memory-mapped, so this module reads only their names and shapes. Checkpoints of ZeRO stage 3, of Megatron-LM
+and of versions before 2, whose query_key_value has another order, are not read.
 """
 
 import re
@@ -24,9 +24,8 @@ from course_lib.checkpoints.safe_load import safe_load
 from course_lib.errors import CourseError
 
 State = dict[str, torch.Tensor]
-LAYER_FILE = re.compile(r"layer_(\d+)(?:-model_(\d+))?-model_states\.pt")
+LAYER_FILE = re.compile(r"layer_(\d+)-model_(\d+)-model_states\.pt")
 RANK_FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
-PREFIX = re.compile(r"^(language_model\.)?((encoder|transformer)\.)?")
 # Buffers, and the copy of the embedding in the last pipeline stage.
 LEFT_OUT = re.compile(r"_extra_state$|rotary_emb\.inv_freq$|^word_embeddings_for_head\.")
 
@@ -36,8 +35,7 @@ class Checkpoint:
     """What a conversion needs of a checkpoint."""
 
     folder: Path
-    args: Namespace  # training arguments; empty if the checkpoint has none
-    version: float  # format version, which determines the row order in query_key_value
+    args: Namespace  # training arguments
     iteration: int  # training step
     ranks: list[State]  # tensors of each tensor-parallel rank, with names such as layers.0.input_layernorm.weight
 
@@ -47,19 +45,19 @@ def open_checkpoint(path: Path) -> Checkpoint:
     folder = step_folder(path)
     if folder is None:
         raise CourseError(f"{path}: no Megatron-DeepSpeed checkpoint; allowed: global_stepN, or its parent")
-    files = _numbered(folder, RANK_FILE)
-    if not files:
-        raise CourseError(f"{folder}: no mp_rank_00_model_states.pt; DeepSpeed's own tools merge ZeRO stage 3")
-    loaded = {int(match[1]): safe_load(folder / match[0]) for match in files}
-    meta = loaded[min(loaded)]
-    args = meta["args"] if isinstance(meta.get("args"), Namespace) else Namespace()
+    loaded = {int(match[1]): safe_load(folder / match[0]) for match in _numbered(folder, RANK_FILE)}
+    meta = loaded.get(0, {})
+    args, version = meta.get("args"), meta.get("checkpoint_version", 0)
+    if not hasattr(args, "num_layers") or not hasattr(args, "num_attention_heads") or version < 2:
+        raise CourseError(
+            f"{folder}: no mp_rank_00_model_states.pt with the training arguments and checkpoint_version 2 or above; "
+            "DeepSpeed's own tools merge ZeRO stage 3"
+        )
     ranks = _from_layers(folder) or {rank: _tensors(whole.get("module") or {}) for rank, whole in loaded.items()}
-    expected = getattr(args, "tensor_model_parallel_size", getattr(args, "model_parallel_size", len(ranks)))
+    expected = getattr(args, "tensor_model_parallel_size", len(ranks))
     if sorted(ranks) != list(range(expected)):
         raise CourseError(f"{folder}: files of the tensor ranks {sorted(ranks)}; expected: 0 to {expected - 1}")
-    # Megatron also treats a missing version as 0.
-    version, iteration = meta.get("checkpoint_version", 0), meta.get("iteration", 0)
-    return Checkpoint(folder, args, float(version), iteration, [ranks[rank] for rank in range(expected)])
+    return Checkpoint(folder, args, meta.get("iteration", 0), [ranks[rank] for rank in range(expected)])
 
 
 def _from_layers(folder: Path) -> dict[int, State]:
@@ -75,7 +73,7 @@ def _from_layers(folder: Path) -> dict[int, State]:
         else:
             first = int(match[1]) if first is None else first
             part = f"layers.{int(match[1]) - first}"
-        ranks.setdefault(int(match[2] or 0), {}).update(_tensors({part: state}))
+        ranks.setdefault(int(match[2]), {}).update(_tensors({part: state}))
     return ranks
 
 
@@ -86,8 +84,8 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
 
 
 def _tensors(tree: dict[str, Any]) -> State:
-    """Return the tensors of a nested dict under the names of Megatron-DeepSpeed's layer files."""
-    named = {PREFIX.sub("", name).replace(".attention.", ".self_attention."): value for name, value in _flat(tree)}
+    """Return the tensors of a nested dict under the names of the layer files."""
+    named = {name.removeprefix("language_model.").removeprefix("encoder."): value for name, value in _flat(tree)}
     return {name: value for name, value in named.items() if torch.is_tensor(value) and not LEFT_OUT.search(name)}
 
 

@@ -1,7 +1,7 @@
 """Makes the checkpoints of test_export.py: run by DeepSpeed's launcher on two ranks, `make_checkpoints.py OUT ROWS`.
 
 For each case OUT/NAME is a checkpoint as DeepSpeed writes it, and OUT/NAME.safetensors the weights that the engine itself reports:
-the fp32 master weights, or at stage 0 the model's. OUT/trainer is what Hugging Face's Trainer writes, in bf16 with ZeRO-2.
+the fp32 master weights, or at stage 0 the model's.
 """
 
 import os
@@ -13,7 +13,7 @@ import torch
 from course_lib.training import cpu_extension
 from deepspeed.utils import safe_get_full_fp32_param
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from transformers import GPT2Config, GPT2LMHeadModel
 
 CASES = ((0, "bf16"), (1, "fp32"), (2, "fp32"), (2, "bf16"), (3, "fp32"), (3, "bf16"))
 STEPS = 2
@@ -55,28 +55,11 @@ def raw(out: Path, stage: int, dtype: str, rows: int) -> None:
     engine.destroy()
 
 
-def trainer(out: Path, rows: int) -> None:
-    samples = [{"input_ids": list(range(n, n + 16)), "labels": list(range(n, n + 16))} for n in range(3, 11)]
-    arguments = TrainingArguments(
-        output_dir=str(out), use_cpu=True, max_steps=STEPS, per_device_train_batch_size=2, per_device_eval_batch_size=2,
-        save_steps=STEPS, logging_steps=1, eval_strategy="steps", eval_steps=1, bf16=True, report_to="none", disable_tqdm=True,
-        deepspeed=settings(2, "bf16"),
-    )  # fmt: skip
-    torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=rows, **SHAPE))
-    run = Trainer(model=model, args=arguments, train_dataset=samples, eval_dataset=samples)
-    run.train()
-    truth = {name: safe_get_full_fp32_param(p) for name, p in run.model_wrapped.module.named_parameters()}
-    if torch.distributed.get_rank() == 0:
-        save_file({n: t.clone().contiguous() for n, t in truth.items()}, out.with_suffix(".safetensors"))
-
-
 def main(out: Path, rows: int) -> None:
     deepspeed.init_distributed("gloo")
     cpu_extension.unlink_shared_buffer()
     for stage, dtype in CASES:
         raw(out / f"{dtype}-{stage}", stage, dtype, rows)
-    trainer(out / "trainer", rows)
     torch.distributed.barrier()
     os._exit(0)  # threads of the backends may abort an ordinary end
 

@@ -48,32 +48,32 @@ def arguments(source: GPT2LMHeadModel, ranks: int, **changes: Any) -> Namespace:
     )
 
 
-def pipeline(source: GPT2LMHeadModel, save: Path, ranks: int = 1, numbering: str = "new", version: float | None = 3.0, **changes: Any) -> Path:  # fmt: skip
+def pipeline(source: GPT2LMHeadModel, save: Path, ranks: int = 1, numbering: str = "new", multiple: int = 128, **changes: Any) -> Path:  # fmt: skip
     """Layer files. Returns the step folder."""
     folder = _step(save)
     first = FIRST_LAYER[numbering]
     norm = first + source.config.n_layer + NORM_AFTER[numbering]
     for rank in range(ranks):
-        _meta(folder / f"mp_rank_{rank:02d}_model_states.pt", source, ranks, version, changes, module=None)
-        embedding, layers, final = parts(source, rank, ranks, version or 0)
+        _meta(folder / f"mp_rank_{rank:02d}_model_states.pt", source, ranks, changes, module=None)
+        embedding, layers, final = parts(source, rank, ranks, multiple)
         for index, state in {1: embedding, **dict(enumerate(layers, start=first)), norm: final}.items():
             torch.save(state, folder / f"layer_{index:02d}-model_{rank:02d}-model_states.pt")
     return folder
 
 
-def whole(source: GPT2LMHeadModel, save: Path, ranks: int = 1, version: float | None = 3.0, **changes: Any) -> Path:
-    """One file per rank, as --no-pipeline-parallel saves; in version 0, with the names of that time."""
+def whole(source: GPT2LMHeadModel, save: Path, ranks: int = 1, **changes: Any) -> Path:
+    """One file per rank, as --no-pipeline-parallel saves."""
     folder = _step(save)
     for rank in range(ranks):
-        module = _nested(source, rank, ranks, version or 0)
-        _meta(folder / f"mp_rank_{rank:02d}_model_states.pt", source, ranks, version, changes, module=module)
+        module = _nested(source, rank, ranks)
+        _meta(folder / f"mp_rank_{rank:02d}_model_states.pt", source, ranks, changes, module=module)
     return folder
 
 
-def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tuple[State, list[State], State]:
+def parts(source: GPT2LMHeadModel, rank: int, ranks: int, multiple: int = 128) -> tuple[State, list[State], State]:
     """Embedding, layers and final norm as one tensor rank holds them, the vocabulary padded with noise."""
     weights = source.transformer.state_dict()
-    heads, multiple = source.config.n_head, 128 * ranks
+    heads = source.config.n_head
 
     def whole(value: torch.Tensor) -> torch.Tensor:
         return value.clone()
@@ -86,8 +86,7 @@ def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tup
 
     def qkv(value: torch.Tensor) -> torch.Tensor:
         split = value.unflatten(0, (3, heads, -1)).chunk(ranks, dim=1)[rank]
-        order = split if version == 0 else split.movedim(0, 2) if version == 1 else split.movedim(0, 1)
-        return order.flatten(0, 2).clone()
+        return split.movedim(0, 1).flatten(0, 2).clone()
 
     # Megatron's module, GPT-2's module, and how tensor ranks split weight and bias.
     modules: tuple[tuple[str, str, Split, Split], ...] = (
@@ -107,7 +106,7 @@ def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tup
         return state
 
     words = weights["wte.weight"]
-    padding = torch.randn(-len(words) % multiple, words.shape[1], generator=torch.Generator().manual_seed(1))
+    padding = torch.randn(-len(words) % (multiple * ranks), words.shape[1], generator=torch.Generator().manual_seed(1))
     embedding = {
         "word_embeddings.weight": rows(torch.cat([words, padding.to(words.dtype)])),
         "position_embeddings.weight": weights["wpe.weight"].clone(),
@@ -116,14 +115,12 @@ def parts(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> tup
     return embedding, [layer(index) for index in range(source.config.n_layer)], final
 
 
-def _nested(source: GPT2LMHeadModel, rank: int, ranks: int, version: float) -> dict[str, Any]:
-    embedding, layers, final = parts(source, rank, ranks, version)
+def _nested(source: GPT2LMHeadModel, rank: int, ranks: int) -> dict[str, Any]:
+    embedding, layers, final = parts(source, rank, ranks)
     inner = {f"layers.{index}.{name}": value for index, state in enumerate(layers) for name, value in state.items()}
     inner |= {f"final_layernorm.{name}": value for name, value in final.items()}
-    if not version:
-        inner = {name.replace("self_attention.", "attention."): value for name, value in inner.items()}
     nested = {name.split(".")[0]: {"weight": value} for name, value in embedding.items()}
-    return {"language_model": {"embedding": nested, "encoder" if version else "transformer": inner}}
+    return {"language_model": {"embedding": nested, "encoder": inner}}
 
 
 def _step(save: Path) -> Path:
@@ -133,7 +130,7 @@ def _step(save: Path) -> Path:
     return folder
 
 
-def _meta(file: Path, source: GPT2LMHeadModel, ranks: int, version: float | None, changes: dict[str, Any], **more: Any) -> None:  # fmt: skip
-    state = {"args": arguments(source, ranks, **changes), "iteration": 100, "optimizer": None, "dp_world_size": 1}
-    state |= {} if version is None else {"checkpoint_version": version}
+def _meta(file: Path, source: GPT2LMHeadModel, ranks: int, changes: dict[str, Any], **more: Any) -> None:
+    arguments_ = arguments(source, ranks, **changes)
+    state = {"args": arguments_, "iteration": 100, "optimizer": None, "dp_world_size": 1, "checkpoint_version": 3.0}
     torch.save(state | more, file)

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 from tests.subword.test_tokenizers import train_all
 
-SEGMENTED = ("bpe", "bpe-recipe", "unigram", "spm-bpe")
+SEGMENTED = ("bpe", "bpe-recipe", "unigram")
 TRICKY = [
     "大学 で <s> 学ぶ</s>x 。 a<s> <unk>\n二 行目 ␛n ␣Studio",
     "全角\u3000空白 と\tタブ と  二重  空白 \n \n末尾 ",

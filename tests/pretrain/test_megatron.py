@@ -48,15 +48,12 @@ def _edit(file: Path, changes: dict[str, object]) -> None:
     torch.save({key: value for key, value in state.items() if value is not None}, file)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "form", "version"),
-    [(1, "old", 3.0), (4, "new", 3.0), (2, "whole", 3.0), (2, "new", None), (2, "whole", 0), (4, "new", 1.0)],
-)
-def test_back_bit_for_bit(model, tokenizer, tmp_path, ranks, form, version):
+@pytest.mark.parametrize(("ranks", "form"), [(1, "old"), (4, "new"), (2, "whole")])
+def test_back_bit_for_bit(model, tokenizer, tmp_path, ranks, form):
     if form == "whole":
-        step = writer.whole(model, tmp_path / "save", ranks, version)
+        step = writer.whole(model, tmp_path / "save", ranks)
     else:
-        step = writer.pipeline(model, tmp_path / "save", ranks, form, version)
+        step = writer.pipeline(model, tmp_path / "save", ranks, form)
     report = convert(step, tmp_path / "out", tokenizer)
     _same(tmp_path / "out", model)
     padded = {1: 384, 2: 512, 4: 512}[ranks]
@@ -64,21 +61,11 @@ def test_back_bit_for_bit(model, tokenizer, tmp_path, ranks, form, version):
     assert report.parameters == model.num_parameters()
 
 
-def test_heads_are_given_if_the_checkpoint_has_no_arguments(model, tmp_path):
-    step = writer.whole(model, tmp_path / "save")
-    _edit(step / META, {"args": None})
-    with pytest.raises(UsageError, match="heads"):
-        convert(step, tmp_path / "out")
-    convert(step, tmp_path / "out", heads=4, vocab_size=300)
-    _same(tmp_path / "out", model)
-
-
-def test_layers_beyond_nine_stay_in_order(tmp_path):
+def test_layers_beyond_nine_stay_in_order(tokenizer, tmp_path):
     model = writer.model(n_layer=12)
-    convert(writer.pipeline(model, tmp_path / "a"), tmp_path / "from_layers", vocab_size=300)
-    convert(writer.whole(model, tmp_path / "b"), tmp_path / "from_whole", vocab_size=300)
-    _same(tmp_path / "from_layers", model)
-    _same(tmp_path / "from_whole", model)
+    for number, write in enumerate((writer.pipeline, writer.whole)):
+        convert(write(model, tmp_path / str(number)), tmp_path / "out", tokenizer)
+        _same(tmp_path / "out", model)
 
 
 def test_config_and_tokenizer(model, tokenizer, tmp_path):
@@ -105,51 +92,40 @@ def test_config_and_tokenizer(model, tokenizer, tmp_path):
     ],
 )
 def test_activation(model, tmp_path, said, activation):
-    assert convert(writer.whole(model, tmp_path / "save", **said), tmp_path / "out").activation == activation
+    convert(writer.whole(model, tmp_path / "save", **said), tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["activation_function"] == activation
 
 
-def test_dtype_is_kept_or_as_told(model, tmp_path):
+def test_dtype_is_kept_or_as_told(tokenizer, tmp_path):
     half = writer.model().to(torch.bfloat16)
     step = writer.pipeline(half, tmp_path / "save", 2)
-    assert convert(step, tmp_path / "kept", vocab_size=300).dtype == "bfloat16"
+    assert convert(step, tmp_path / "kept", tokenizer).dtype == "bfloat16"
     _same(tmp_path / "kept", half, torch.bfloat16)
-    convert(step, tmp_path / "wide", dtype="fp32", vocab_size=300)
+    convert(step, tmp_path / "wide", tokenizer, "fp32")
     _same(tmp_path / "wide", half)
 
 
-def test_embedding_in_fp32_keeps_its_bits(model, tmp_path):
+def test_embedding_in_fp32_keeps_its_bits(tokenizer, tmp_path):
     mixed = writer.model().to(torch.bfloat16)
     mixed.transformer.wte.to(torch.float32).weight.data.normal_()
-    convert(writer.pipeline(mixed, tmp_path / "save", 2), tmp_path / "out", vocab_size=300)
+    convert(writer.pipeline(mixed, tmp_path / "save", 2), tmp_path / "out", tokenizer)
     _same(tmp_path / "out", mixed)
-
-
-def test_given_version_wins(model, tmp_path):
-    step = writer.pipeline(model, tmp_path / "save", 2, version=1.0)
-    for meta in step.glob("mp_rank*"):
-        _edit(meta, {"checkpoint_version": None})
-    convert(step, tmp_path / "out", checkpoint_version=1.0, vocab_size=300)
-    _same(tmp_path / "out", model)
-    with pytest.raises(UsageError, match="checkpoint-version"):
-        convert(step, tmp_path / "other", checkpoint_version=0.5)
 
 
 def test_vocabulary(model, tokenizer, tmp_path):
     step = writer.pipeline(model, tmp_path / "save")
-    assert convert(step, tmp_path / "padded").sizes["vocabulary"] == 384
-    with pytest.raises(UsageError, match="--vocab-size"):
-        convert(step, tmp_path / "out", tokenizer, vocab_size=290)
-    wide = writer.pipeline(writer.model(vocab_size=1500), tmp_path / "wide")
-    with pytest.raises(UsageError, match="--vocab-size 300"):
-        convert(wide, tmp_path / "out", tokenizer)
+    assert convert(step, tmp_path / "padded").vocabulary == 384
+    for size in (290, 1500):
+        other = writer.pipeline(writer.model(vocab_size=size), tmp_path / str(size), multiple=1)
+        with pytest.raises(UsageError, match=f"--tokenizer: has 300 entries, the checkpoint {size}"):
+            convert(other, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
-    assert convert(wide, tmp_path / "out", tokenizer, vocab_size=300).sizes["vocabulary"] == 300
 
 
-def test_which_step(model, tmp_path):
+def test_which_step(model, tokenizer, tmp_path):
     save = tmp_path / "save"
     writer.pipeline(model, save)
-    convert(save, tmp_path / "out", vocab_size=300)
+    convert(save, tmp_path / "out", tokenizer)
     _same(tmp_path / "out", model)
     (save / "latest").write_text("global_step300")
     with pytest.raises(CourseError, match="global_step300"):
@@ -158,12 +134,18 @@ def test_which_step(model, tmp_path):
         convert(tmp_path / "out", tmp_path / "other")
 
 
-@pytest.mark.parametrize("feature", ["untie_embeddings_and_output_weights", "swiglu", "squared_relu"])
-def test_features_refused_by_the_arguments(model, tmp_path, feature):
-    said: dict[str, Any] = {feature: True}
-    with pytest.raises(CourseError, match=f"global_step100: trained with {feature}=True, which GPT-2"):
-        convert(writer.pipeline(model, tmp_path / "save", **said), tmp_path / "out")
+def test_features_refused_by_the_arguments(model, tmp_path):
+    with pytest.raises(CourseError, match="global_step100: trained with swiglu=True, which GPT-2"):
+        convert(writer.pipeline(model, tmp_path / "save", swiglu=True), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("change", [{"args": None}, {"checkpoint_version": 1.0}])
+def test_without_arguments_or_of_an_older_version(model, tmp_path, change):
+    step = writer.whole(model, tmp_path / "save")
+    _edit(step / META, change)
+    with pytest.raises(CourseError, match="training arguments and checkpoint_version 2 or above"):
+        convert(step, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
