@@ -7,9 +7,8 @@ import torch
 
 from course_lib.parallel import default_workers
 
-# Parameters up to which more than one CPU thread makes a model slower: the threads wait for each other longer than they
-# compute. Measured with 2.3 million parameters on two cores: 40 training steps took 2 s of CPU time with one thread and
-# 14 s with two.
+# Parameters up to which more than one CPU thread makes a model slower: with 2.3 million parameters on two cores, 40
+# training steps took 2 s of CPU time with one thread and 14 s with two.
 SMALL = 10_000_000
 
 

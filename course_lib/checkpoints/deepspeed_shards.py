@@ -1,4 +1,4 @@
-"""Reader for training checkpoints: DeepSpeed shards of any ZeRO stage, or the weight files in a model folder.
+"""Reader for training checkpoints: DeepSpeed shards of any ZeRO stage.
 
 DeepSpeed's `zero_to_fp32` merges the shards, but unpickles them without restrictions; here, safe_load.py restricts it.
 """
@@ -14,10 +14,8 @@ from typing import Any
 
 import torch
 
-from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.safe_load import Inert, harmless, safe_load
-from course_lib.checkpoints.torch_dtypes import NAMES
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.language.words import mark
 
@@ -26,11 +24,10 @@ STAGE = "deepspeed.runtime.zero.config.ZeroStageEnum"
 
 @dataclass(frozen=True)
 class Weights:
-    """The tensors in a checkpoint by name, without constants stored by old transformers versions."""
+    """The tensors in a checkpoint."""
 
-    # Tensors or DeepSpeed's lazy tensors; `.contiguous()` merges the latter.
-    tensors: dict[str, Any]
-    kind: str  # "fp32 master weights", or the stored dtype, such as "bf16 weights"
+    tensors: dict[str, Any]  # tensors or DeepSpeed's lazy tensors, which `.contiguous()` merges, by name
+    kind: str  # "fp32 master weights", or the dtype of the training, such as "bf16 weights"
     trained_as: NumberFormat  # dtype used for training
 
 
@@ -53,15 +50,9 @@ def step_folder(checkpoint: Path) -> Path | None:
 def read_weights(checkpoint: Path) -> Weights:
     """Return the optimizer's fp32 master weights in a checkpoint folder if saved, else the stored weights."""
     folder = step_folder(checkpoint)
-    if folder is None:
-        return _from_folder(checkpoint)
-    states = sorted(folder.glob("*_model_states.pt"))
-    if not states:
-        raise CourseError(f"{folder}: no *_model_states.pt, not a checkpoint of DeepSpeed")
-    if any("mp_rank_00" not in path.name for path in states):
-        raise CourseError(
-            f"{folder}: a checkpoint with tensor or pipeline parallelism; `course convert megatron` reads those"
-        )
+    states = sorted(folder.glob("*_model_states.pt")) if folder else []
+    if not folder or not states:
+        raise CourseError(f"{checkpoint}: no *_model_states.pt, not a checkpoint of DeepSpeed")
     state = safe_load(states[0])
     settings = state.get("ds_config") or {}
     formats: tuple[NumberFormat, ...] = ("bf16", "fp16")
@@ -70,10 +61,7 @@ def read_weights(checkpoint: Path) -> Weights:
     tensors, kind = state.get("module"), f"{trained_as} weights"
     if any(folder.glob("*_optim_states.pt")):
         tensors, kind = _from_shards(folder), mark("fp32 master weights")
-    if not isinstance(tensors, dict):
-        raise CourseError(f"{states[0]}: holds no weights (`module`)")
-    kept = {name: tensor for name, tensor in tensors.items() if not weight_files.is_leftover(name)}
-    return Weights(kept, kind, trained_as)
+    return Weights(tensors or {}, kind, trained_as)
 
 
 def read_module(checkpoint: Path) -> dict[str, Any]:
@@ -113,14 +101,3 @@ def _tensors_only(files: list[Path]) -> Iterator[None]:
     finally:
         os.environ.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
         os.environ |= {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": before} if before is not None else {}
-
-
-def _from_folder(folder: Path) -> Weights:
-    """Return the weights in the weight files of a model folder, read on demand."""
-    if not weight_files.has_weights(folder):
-        raise CourseError(
-            f"{folder}: no checkpoint: it has neither a global_step folder of DeepSpeed nor model.safetensors"
-        )
-    weights = weight_files.by_name(folder)
-    stored = NAMES.get(next((weight.dtype for weight in weights.values()), torch.float32), "fp32")
-    return Weights(weights, f"{stored} weights", stored)

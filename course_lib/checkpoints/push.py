@@ -6,16 +6,9 @@ from typing import Any
 from huggingface_hub import HfApi, get_token
 
 # HTTPError comes from httpx or httpx2, depending on the version.
-from huggingface_hub.errors import (  # type: ignore[attr-defined]
-    HfHubHTTPError,
-    HFValidationError,
-    HTTPError,
-    OfflineModeIsEnabled,
-)
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled  # type: ignore[attr-defined]
 
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.files import read_json
 
 # The files that belong to a model. No other files are uploaded.
 PUBLISHED = (
@@ -32,15 +25,7 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
     With `private`, a new repository is made private, and an existing one must be.
     """
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
-        raise CourseError(
-            f"{folder}: not a model folder, it has no config.json with *.safetensors (`course export` writes one)"
-        )
-    for path in folder.glob("*config.json"):
-        read_json(path)
-    try:
-        validate_repo_id(repo)
-    except HFValidationError as error:
-        raise UsageError(f"REPO: {repo!r} is not allowed: {one_line(error)}") from error
+        raise CourseError(f"{folder}: has no config.json with *.safetensors (`course export` writes one)")
     token = get_token()
     if token is None:
         raise UsageError("HF_TOKEN: no token; allowed: a token with write access in HF_TOKEN, or `hf auth login` once")
@@ -55,7 +40,7 @@ def push(folder: Path, repo: str, private: bool = False) -> str:
         status = error.response.status_code
         reason = REFUSED.get(status) or error.server_message or one_line(error)
         raise CourseError(f"{api.endpoint}: refused {repo} ({status}): {reason}") from error
-    # The upload of a single file or the Xet storage can fail; the details are in the exception's cause.
+    # A wrong name is a ValueError. If the upload of a single file fails, the details are in the exception's cause.
     except (HTTPError, OfflineModeIsEnabled, RuntimeError, ValueError) as error:
         reason = " ".join(f"{error} {error.__cause__ or ''}".split())
         raise CourseError(f"{api.endpoint}: {repo} is not uploaded: {reason}") from error

@@ -1,7 +1,6 @@
 """Tokenizer for folders with a sentencepiece model, such as rinna's, whose ids are those of sentencepiece itself.
 
-These folders name the class T5Tokenizer. In transformers 5, that class rebuilds the model for T5's own vocabulary: it
-puts a space before each text, drops the byte tokens and takes id 2, rinna's begin of text, for unknown characters.
+These folders name the class T5Tokenizer, which in transformers 5 rebuilds the model for T5's own vocabulary.
 """
 
 from itertools import groupby

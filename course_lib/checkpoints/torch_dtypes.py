@@ -5,7 +5,6 @@ import torch
 from course_lib.checkpoints.number_formats import NumberFormat
 
 TORCH: dict[NumberFormat, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-NAMES: dict[torch.dtype, NumberFormat] = {dtype: name for name, dtype in TORCH.items()}
 # The dtypes allowed for stored weights.
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 

@@ -39,11 +39,6 @@ def files(folder: Path) -> list[Path]:
     return [require_file(folder / Path(name).name) for name in sorted(set(weight_map.values()))]
 
 
-def has_weights(folder: Path) -> bool:
-    """Return whether a folder holds one of the files in WEIGHTS."""
-    return any((folder / name).is_file() for name in WEIGHTS)
-
-
 def is_leftover(name: str) -> bool:
     """Return whether a tensor is a constant of old transformers: a causal mask, its fill value, rotary frequencies."""
     return LEFTOVER.search(name) is not None

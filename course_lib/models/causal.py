@@ -42,8 +42,7 @@ def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel
     # Hugging Face scales these projections for GPT-2 only.
     if model.architecture == "gpt-neox":
         _divide_projections(built, math.sqrt(2 * model.num_layers))
-    # Samples are not padded, so no attention mask is needed. transformers builds no mask for a kernel name that has no
-    # mask function; otherwise, compiled code would get a dense mask.
+    # Samples are not padded. transformers builds no mask for a kernel whose name has no mask function.
     if model.attention == "sdpa":
         ALL_ATTENTION_FUNCTIONS.register("sdpa_causal", ALL_ATTENTION_FUNCTIONS["sdpa"])
         built.config._attn_implementation = "sdpa_causal"

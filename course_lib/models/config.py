@@ -20,12 +20,7 @@ GELU_KEEPS = 1
 
 @dataclass(frozen=True, config=STRICT)
 class ModelConfig:
-    """Architecture and sizes of a GPT-2 or GPT-NeoX model.
-
-    Both are pre-LayerNorm models with biases in every layer except the output head. gpt2: learned positions added to
-    the embedding, tanh approximation of GELU, output head tied to the embedding. gpt-neox: rotary positions applied to
-    queries and keys (base 10000, no parameters), exact GELU, untied output head.
-    """
+    """Architecture and sizes of a GPT-2 or GPT-NeoX model: pre-LayerNorm, biases in every layer but the output head."""
 
     architecture: Literal["gpt2", "gpt-neox"] = setting(
         "gpt2", "gpt2: learned positions, tied output head; gpt-neox: rotary positions, untied output head"
@@ -101,18 +96,14 @@ class ModelConfig:
         yield from [*norm, embedding] if neox else norm
 
     def parameters(self) -> int:
-        """Return the exact number of trainable parameters.
-
-        GPT-2 with a feed-forward width of 4·h: 12·L·h² + 13·L·h + (V + S)·h + 2·h, for L layers, hidden size h,
-        vocabulary size V and S positions. GPT-NeoX has 2·V in place of V + S.
-        """
+        """Return the exact number of trainable parameters."""
         return sum(elements for elements, _ in self.tensors())
 
     def flops_per_token(self, seq_length: int) -> float:
         """Return the operations for training on one token: 6·parameters + 12·layers·hidden size·seq_length.
 
         A multiply-add counts as two, attention over the whole sequence (PaLM, arXiv:2204.02311, appendix B). An
-        embedding that is only looked up does not count, nor does recomputation: utilization measures useful work.
+        embedding that is only looked up, as in GPT-NeoX, does not count, nor does recomputation.
         """
         return 6.0 * (self.parameters() - self.looked_up) + 12.0 * self.num_layers * self.hidden_size * seq_length
 
@@ -140,8 +131,7 @@ class ModelConfig:
         # q, k, v and the input to the projection.
         attention = 4 * width * stream + mask
         # GPT-NeoX also stores the rotated q and k. v is a view of the tensor with the unrotated q, k and v, which stays
-        # in memory unless eager attention copies v. Fused attention stores its output in addition to the projection's
-        # copy.
+        # in memory unless eager attention copies v. Fused attention also stores its output.
         if neox:
             attention += 2 * width * stream
             core += (-2 if eager else 1) * width * stream

@@ -1,4 +1,4 @@
-"""The supported model families, GPT-2 and GPT-NeoX: their names, weights, and keys in a Hugging Face config.json."""
+"""The model families GPT-2 and GPT-NeoX: their names, weights, and keys in a Hugging Face config.json."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,10 @@ class Family:
     architecture: Literal["gpt2", "gpt-neox"]  # name in the settings
     model_type: str  # name in config.json
     title: str
-    # Settings key → config.json keys. The first of them is used when settings are read from config.json.
-    keys: Mapping[str, tuple[str, ...]]
-    # Additional values that this library writes to config.json.
-    constants: Callable[[ModelConfig], dict[str, Any]]
+    keys: Mapping[str, tuple[str, ...]]  # settings key → config.json keys, of which the first one is read
+    constants: Callable[[ModelConfig], dict[str, Any]]  # further values in config.json
     embedding: str  # name of the embedding weight
-    blocks: str  # module path of the blocks
+    blocks: str  # module path of the transformer blocks
 
     def renamed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings under their config.json keys; a key without a counterpart is kept."""
@@ -60,8 +58,7 @@ GPT2 = Family(
         "attention_probs_dropout_prob": ("attn_pdrop",),
         "initializer_range": ("initializer_range",),
     },
-    # Use the tanh approximation of GELU, as Megatron and FleetX do. gelu_new is the same function without a fused
-    # kernel.
+    # The tanh approximation of GELU, as in Megatron and FleetX; gelu_new is the same without a fused kernel.
     constants=lambda _: {"activation_function": "gelu_pytorch_tanh"},
     embedding="transformer.wte.weight",
     blocks="transformer.h",

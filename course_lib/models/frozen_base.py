@@ -1,7 +1,6 @@
 """Loader for the base model in prefix tuning: a frozen GPT-2 or GPT-NeoX model from a Hugging Face folder.
 
-The folder is only read. Every prefix file records the digest of the base model's weights, because a prefix works only
-with the weights it was trained on.
+Every prefix file records the digest of the base's weights, because a prefix works only with those it was trained on.
 """
 
 import hashlib
@@ -23,10 +22,6 @@ def read_config(folder: Path) -> Any:
     sizes = layers, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     if not all(isinstance(size, int) and size > 0 for size in sizes) or hidden % heads:
         raise CourseError(f"{folder}: {layers!r} layers, {heads!r} heads and hidden size {hidden!r} do not fit")
-    rope = getattr(config, "rope_parameters", None) or {}
-    for key in ("rope_theta", "partial_rotary_factor"):
-        if not isinstance(number := rope.get(key, 1.0), int | float):
-            raise CourseError(f"{folder / 'config.json'}: rope_parameters.{key} = {number!r}; allowed: a number")
     return config
 
 
