@@ -48,7 +48,7 @@ class ScaleConfig:
     )
     tasks: int = setting(8, "tasks of a stage, each with its share of the shards", ge=1, le=100_000)
     workers: int = setting(-1, "tasks that run at the same time; -1: all cores (local), no limit (slurm, ray)", ge=-1)
-    dump_shard: int = setting(16_000_000, "size of a shard of a dump, compressed [bytes]", ge=1_000, le=10**9)
+    dump_shard: int = setting(16_000_000, "size of a shard of a dump, compressed [bytes]", ge=10_000, le=10**9)
     text_shard: int = setting(64_000_000, "size of a shard of web text [bytes]", ge=1_000, le=10**9)
     tokenizer: str | None = setting(None, "tokenizer folder to use; unset: a BPE tokenizer is trained on all lines")
     append_eod: bool = setting(True, "put </s> after every document")

@@ -1,10 +1,9 @@
 """Estimate of hours, memory and disk space of a run for 1 to 512 cores, from rates measured on one machine.
 
 rates.yaml holds the measurements of tests/bench/bench_scale.py: for each kind of input and each stage the seconds and
-the bytes on disk per byte of input, and the memory of a task. Splitting a dump costs 22 times as much if it is no
-multistream dump, because its pages are compressed again. Three stages use one core: one task splits an input, one
-trains the tokenizer, and one merges the tokens. The others use at most one core per shard. Network and disks are
-assumed to keep up.
+the bytes on disk per byte of input, and the memory of a task. A dump that is no multistream dump costs 22 times as much
+to split, because its pages are compressed again. Stages of one task use one core, the others at most one core per
+shard. Network and disks are assumed to keep up.
 """
 
 from pathlib import Path
@@ -31,8 +30,6 @@ class Estimate(NamedTuple):
     """What a corpus takes on some number of cores."""
 
     hours: float
-    lowest: float  # hours, if every stage runs at the highest rate measured
-    highest: float
     serial: float  # hours of `hours` during which only one core works
     memory: int  # of the largest task [bytes]
     disk: int  # [bytes]
@@ -57,54 +54,45 @@ def estimate(
         measured["split"] = recompressed
     if settings.tokenizer:
         measured.pop("tokenizer", None)
+    hours = {stage: float(one["seconds"]) * size / 3600 for stage, one in measured.items()}
+    serial = sum(hours[stage] for stage in SERIAL if stage in hours)
     shards = max(1, size // (settings.dump_shard if kind == "wikipedia" else settings.text_shard))
-
-    def hours(key: str) -> float:
-        workers = {stage: 1 if stage in SERIAL else min(cores, shards) for stage in measured}
-        return sum(float(one[key]) * size / workers[stage] / 3600 for stage, one in measured.items())
-
-    serial = sum(one["seconds"] * size / 3600 for stage, one in measured.items() if stage in SERIAL)
+    total = serial + (sum(hours.values()) - serial) / min(cores, shards)
     memory = max(int(one["memory"]) for one in measured.values())
-    disk = int(sum(one["disk"] for one in measured.values()) * size)
-    return Estimate(hours("seconds"), hours("fastest"), hours("slowest"), serial, memory, disk)
+    return Estimate(total, serial, memory, int(sum(one["disk"] for one in measured.values()) * size))
 
 
 def plan(settings: ScaleConfig) -> tuple[list[tuple[str, int, Estimate]], list[str]]:
     """Return (inputs, cores, estimate) for each kind, by default jawiki and CC-100, and the inputs of unknown size."""
     chosen = {"wikipedia": settings.wikipedia, "webtext": settings.webtext}
-    found, unknown = [], []
-    for kind, sources in (chosen if any(chosen.values()) else {"wikipedia": ["jawiki"], "webtext": ["cc100"]}).items():
+    if not any(chosen.values()):
+        chosen = {"wikipedia": ("jawiki",), "webtext": ("cc100",)}
+    rows: list[tuple[str, int, Estimate]] = []
+    unknown: list[str] = []
+    for kind, sources in chosen.items():
         for source in sources:
             check_source(source, kind)
         sizes = {source: _size(source, kind) for source in sources}
-        dumps = [Path(source) for source in sources if source.startswith("/")] if kind == "wikipedia" else []
         unknown += [source for source, size in sizes.items() if size is None]
-        total, label = sum(size or 0 for size in sizes.values()), sources[0].rpartition("/")[2] if sources else ""
-        if len(sources) > 1:
-            label = tr("{name} and {number} more", name=label, number=len(sources) - 1)
-        for cores in CORES if total else ():
-            one = estimate(settings, kind, total, cores, all(map(is_multistream, dumps)))
-            found.append((label, cores, one))
-    return found, unknown
+        known = {source: size for source, size in sizes.items() if size}
+        streams = all(is_multistream(Path(source)) for source in known if kind == "wikipedia" and source[0] == "/")
+        label, total = ", ".join(Path(source).name for source in known), sum(known.values())
+        rows += [(label, cores, estimate(settings, kind, total, cores, streams)) for cores in CORES if known]
+    return rows, unknown
 
 
 def table(settings: ScaleConfig) -> str:
     """Return the estimates for the inputs as text in aligned columns."""
-    rows = [(tr("corpus"), tr("cores"), tr("hours"), tr("from-to"), tr("of them on one core"), tr("memory a task"),
-             tr("disk"))]  # fmt: skip
+    rows = [(tr("corpus"), tr("cores"), tr("hours"), tr("of them on one core"), tr("memory a task"), tr("disk"))]
     found, unknown = plan(settings)
     for name, cores, one in found:
-        spread = f"{one.lowest:.1f}-{one.highest:.1f}"
         memory, disk = human_size(one.memory), human_size(one.disk)
-        rows.append((name, str(cores), f"{one.hours:.1f}", spread, f"{one.serial:.1f}", memory, disk))
+        rows.append((name, str(cores), f"{one.hours:.1f}", f"{one.serial:.1f}", memory, disk))
+    note = tr("with a tokenizer trained on all lines; bpe.input_sentence_size shortens that stage")
     if settings.tokenizer:
-        notes = [tr("with the tokenizer {folder}", folder=settings.tokenizer)]
-    elif number := settings.bpe.input_sentence_size:
-        notes = [tr("as if the tokenizer read all lines; the sample of {number:,} takes less", number=number)]
-    else:
-        notes = [tr("with a tokenizer trained on all lines; bpe.input_sentence_size shortens that stage")]
-    notes += [tr("not counted, because its size is unknown: {source}", source=source) for source in unknown]
-    return "\n".join([*aligned(rows), *notes])
+        note = tr("with the tokenizer {folder}", folder=settings.tokenizer)
+    missing = [tr("not counted, because its size is unknown: {source}", source=source) for source in unknown]
+    return "\n".join([*aligned(rows), note, *missing])
 
 
 def _size(source: str, kind: str) -> int | None:

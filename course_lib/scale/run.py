@@ -102,12 +102,9 @@ def prepare(settings: ScaleConfig) -> Store:
             check_source(source, kind)
     store = Store(settings.output)
     chosen = {key: value for key, value in config.to_dict(settings).items() if key not in FREE}
-    try:
-        before = orjson.loads(store.read("scale.json"))
-    except FileNotFoundError:
+    if not store.sizes("scale.json"):
         store.write("scale.json", orjson.dumps(chosen, option=orjson.OPT_INDENT_2))
-        return store
-    old, new = config.flat(before), config.flat(chosen)
+    old, new = config.flat(orjson.loads(store.read("scale.json"))), config.flat(chosen)
     for key in new | old:
         if old.get(key) != new.get(key):
             raise UsageError(

@@ -7,11 +7,10 @@ has the stages up to clean documents, in the order in which clean_webtext works;
 
 import os
 import socket
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,15 +33,13 @@ BAND_BITS = 61
 LOW = 0xFFFFFFFF
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """A shard of the corpus."""
 
     number: int  # in corpus order
     kind: str  # wikipedia or webtext
     source: str  # name of the input
     file: str
-    documents: int  # 0 if unknown
     first: int  # number of web documents in the shards before
 
     @property
@@ -73,8 +70,8 @@ class Stage(PipelineStep):  # type: ignore[misc]
         """Return the names of the units. Raises CourseError if an earlier stage is not done."""
         return [shard.unit for shard in self.shards()]
 
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
-        """Write the files of a unit into a folder, and return what is noted in its marker."""
+    def work(self, unit: str, folder: Path) -> dict[str, Any] | None:
+        """Write the files of a unit into a folder, and return what else is noted in its marker."""
         raise NotImplementedError
 
     def shards(self, *kinds: str) -> list[Shard]:
@@ -84,7 +81,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
         for unit in Split(self.settings).units():
             note = self.store.marker("split", unit)
             for file, documents in note["shards"]:
-                found.append(Shard(len(found), note["kind"], note["source"], file, documents, first))
+                found.append(Shard(len(found), note["kind"], note["source"], file, first))
                 first += documents
         return [shard for shard in found if not kinds or shard.kind in kinds]
 
@@ -100,22 +97,20 @@ class Stage(PipelineStep):  # type: ignore[misc]
                 raise CourseError(f"{self.before.name}: {len(missing)} units are not done, such as {missing[0]}")
         mine = self.units()[rank::world_size]
         done = self.store.done(self.name)
-        state: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
-        state |= {"of": len(mine), "before": sum(unit in done for unit in mine), "done": 0}
+        left = [unit for unit in mine if unit not in done]
+        # There as long as the task has work; the status reads it.
         record = f"logs/{self.name}/progress/{rank:05}.json"
+        state: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
         self.store.write(record, orjson.dumps(state))
         try:
-            for unit in mine:
-                if unit not in done:
-                    with self.track_time():
-                        self.store.make(self.name, unit, partial(self.work, unit))
-                    state["done"] += 1
-                    self.store.write(record, orjson.dumps(state))
+            for unit in left:
+                with self.track_time():
+                    self.store.make(self.name, unit, partial(self.work, unit))
+            self.store.remove(record)
         except Exception as error:
-            reason = f"unit {unit}: {one_line(error)}"
             # On a full disk, only the engine's log has the reason.
             with suppress(OSError):
-                self.store.write(record, orjson.dumps(state | {"error": reason}))
+                self.store.write(record, orjson.dumps(state | {"error": f"unit {unit}: {one_line(error)}"}))
             raise
 
 
@@ -137,7 +132,7 @@ class Split(Stage):
         shards: list[tuple[str, int]] = []
         files: dict[str, int] = {}
         with inputs.fetched(source, self.store, self.settings.download) as path:
-            note = {"kind": kind, "source": path.name, "bytes": path.stat().st_size if path.exists() else 0}
+            note = {"kind": kind, "source": path.name}
             if kind == "wikipedia":
                 cut: Any = ((shard, 0) for shard in inputs.dump_shards(path, self.settings.dump_shard))
             else:
@@ -163,24 +158,24 @@ class Documents(Stage):
                 report = extract(path, folder / f"{unit}.jsonl", self.settings.extraction)
             else:
                 report = self._filtered(shard, path, folder)
-            return {"report": report.to_dict(), "bytes": path.stat().st_size}
+        return {"report": report.to_dict()}
 
     def _filtered(self, shard: Shard, path: Path, folder: Path) -> CorpusReport:
         cleaning = self.settings.cleaning
         report = CorpusReport(examples=cleaning.examples)
-        columns = ("documents", "numbers", "counts", "lines", "signatures", "bands")
-        paths = {name: folder / f"{shard.unit}.{name.replace('documents', 'jsonl')}" for name in columns}
-        hashes = [np.empty(0, dtype=np.uint64)]
-        with ExitStack() as opened:
-            files = {name: opened.enter_context(open(path, "wb")) for name, path in paths.items()}
-            for batch in inputs.read_documents(path, shard.first + 1):
-                filtered = webtext.filter_batch(cleaning, batch)
-                report.merge(filtered.report)
-                hashes.append(filtered.hashes)
-                for name, file in files.items():
-                    file.write(getattr(filtered, name))
-        index = np.fromfile(paths["numbers"], dtype=np.int64) - shard.first - 1
-        search.write_column(folder / f"hashes/{shard.unit}{search.SUFFIX}", np.concatenate(hashes), index)
+        batches = [webtext.filter_batch(cleaning, batch) for batch in inputs.read_documents(path, shard.first + 1)]
+        for batch in batches:
+            report.merge(batch.report)
+        for name in ("documents", "numbers", "counts", "lines", "signatures"):
+            with open(folder / f"{shard.unit}.{name}", "wb") as file:
+                file.writelines(getattr(batch, name) for batch in batches)
+        index = np.concatenate([batch.numbers for batch in batches]) - shard.first - 1
+        hashes = np.concatenate([batch.hashes for batch in batches])
+        search.write_column(folder / f"hashes/{shard.unit}{search.SUFFIX}", hashes, index)
+        if cleaning.dedup.near_duplicates:
+            bands = np.concatenate([batch.bands for batch in batches]) >> np.uint64(64 - BAND_BITS)
+            for number, band in enumerate(bands.T):
+                search.write_column(folder / f"bucket_{number:03}/{shard.unit}{search.SUFFIX}", band, index)
         return report
 
 
@@ -223,11 +218,9 @@ class _Search(Stage):
     def units(self) -> list[str]:
         return search.ranges(self.store, self.source)
 
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
-        values, keys = search.read_range(self.store, self.source, unit)
-        found = np.sort(repeated(values, keys))
+    def work(self, unit: str, folder: Path) -> None:
+        found = np.sort(repeated(*search.read_range(self.store, self.source, unit)))
         np.save(folder / f"{unit}.npy", found[np.newaxis])
-        return {"bytes": keys.nbytes}
 
 
 class Exact(_Search):
@@ -237,45 +230,26 @@ class Exact(_Search):
     before = Documents
 
 
-class Bands(_WebShards):
-    """Sorts the hashes of each band of the signatures, without exact repeats."""
-
-    name = "bands"
-    before = Exact
-
-    def units(self) -> list[str]:
-        return super().units() if self.settings.cleaning.dedup.near_duplicates else []
-
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
-        dedup, index, kept = self.settings.cleaning.dedup, self.index(unit), ~self.exact(unit)
-        bands = self.column(unit, "bands", np.uint64).reshape(len(index), dedup.num_bands)
-        for band in range(dedup.num_bands):
-            path = folder / f"bucket_{band:03}/{unit}{search.SUFFIX}"
-            search.write_column(path, bands[kept, band] >> np.uint64(64 - BAND_BITS), index[kept])
-        return {"bytes": bands.nbytes}
-
-
 class Near(_Search):
     """Finds documents that nearly duplicate an earlier one, in each range of each band."""
 
     name = "near"
-    before = Bands
+    before = Exact
 
     def units(self) -> list[str]:
         if not self.settings.cleaning.dedup.near_duplicates:
             return []
         # Each band has the same number of records.
-        parts = search.ranges(self.store, "bands/bucket_000")
+        parts = search.ranges(self.store, "documents/bucket_000")
         return [f"{band:03}.{part}" for band in range(self.settings.cleaning.dedup.num_bands) for part in parts]
 
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> None:
         dedup = self.settings.cleaning.dedup
         band, part = unit.split(".")
-        values, keys = search.read_range(self.store, f"bands/bucket_{band}", part, BAND_BITS)
+        values, keys = search.read_range(self.store, f"documents/bucket_{band}", part, BAND_BITS)
         later, earlier = near_repeated(values, keys, self._signatures(), dedup.similarity * dedup.num_perm)
         order = np.argsort(later)
         np.save(folder / f"{unit}.npy", np.stack([later[order], earlier[order]]))
-        return {"bytes": keys.nbytes}
 
     def _signatures(self) -> Signatures:
         """Return a function that reads the signatures of documents by their keys, shard << 32 | index in the shard."""
@@ -306,12 +280,10 @@ class Lines(_WebShards):
     name = "lines"
     before = Near
 
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
-        exact, earliest = self.exact(unit), self.earliest(unit)
-        lines = self.column(unit, "lines", np.uint64)
-        index = np.flatnonzero(np.repeat(~exact & (earliest < 0), self.column(unit, "counts")))
-        search.write_column(folder / f"{unit}{search.SUFFIX}", lines[index], index)
-        return {"bytes": lines.nbytes}
+    def work(self, unit: str, folder: Path) -> None:
+        left = ~self.exact(unit) & (self.earliest(unit) < 0)
+        index = np.flatnonzero(np.repeat(left, self.column(unit, "counts")))
+        search.write_column(folder / f"{unit}{search.SUFFIX}", self.column(unit, "lines", np.uint64)[index], index)
 
 
 class RepeatedLines(_Search):
@@ -338,9 +310,9 @@ class Clean(_WebShards):
         lines = np.zeros(counts.sum(), dtype=np.bool_)
         lines[search.keys_of(self.store, "repeated-lines", int(unit))[0] & LOW] = True
         report = CorpusReport(examples=cleaning.examples)
-        with self.store.reading(f"documents/{unit}.jsonl") as (path,), open(folder / f"{unit}.jsonl", "wb") as out:
+        with self.store.reading(f"documents/{unit}.documents") as (path,), open(folder / f"{unit}.jsonl", "wb") as out:
             for batch in webtext.read_left(path, reasons, counts, lines):
                 part, written = webtext.remove_repeats(cleaning, batch)
                 report.merge(part)
                 out.write(written)
-            return {"report": report.to_dict(), "bytes": path.stat().st_size}
+        return {"report": report.to_dict()}

@@ -1,10 +1,9 @@
-"""What a distributed run has done: stages, tasks, units, rates, failures and the time left, read from its folder."""
+"""What a distributed run has done: stages, tasks, units, failures and the time left, read from its folder."""
 
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 import psutil
@@ -25,12 +24,11 @@ class StageStatus:
 
     name: str
     kind: str  # what its units are
-    tasks: int  # 0 if it has not begun
+    tasks: int
     tasks_done: int
     units: int | None  # None as long as earlier stages decide the number
     units_done: int
     running: int  # tasks
-    rate: float  # of one task [bytes of its input / s]
     seconds_left: float | None  # None if unknown
     failures: dict[int, str]  # reason by task
 
@@ -42,62 +40,46 @@ def status(url: str) -> list[StageStatus]:
         settings = config.build(ScaleConfig, orjson.loads(store.read("scale.json")) | {"output": url})
     except FileNotFoundError:
         raise CourseError(f"{url}: no run of `course scale run` in it (no scale.json)") from None
-    return [_status(stage, settings, store) for stage in STAGES]
+    return [_status(stage(settings), store) for stage in STAGES]
 
 
-def _status(stage: type[Stage], settings: ScaleConfig, store: Store) -> StageStatus:
-    name, logs, units = stage.name, f"logs/{stage.name}", None
+def _status(stage: Stage, store: Store) -> StageStatus:
+    units = None
     with suppress(CourseError):
-        units = len(stage(settings).units())
-    begun = f"{logs}/executor.json" in store.sizes(logs)
-    failed = failures(store, name)
-    running = len(_unfinished(store, name)) - len(failed)
-    notes = [store.marker(name, unit) for unit in store.done(name)]
-    seconds = sum(note["seconds"] for note in notes)
-    left = None if units is None else units - len(notes)
-    return StageStatus(
-        name,
-        stage.kind,
-        tasks=int(orjson.loads(store.read(f"{logs}/executor.json"))["world_size"]) if begun else 0,
-        tasks_done=len(store.sizes(f"{logs}/completions")),
-        units=units,
-        units_done=len(notes),
-        running=running,
-        rate=sum(note.get("bytes", 0) for note in notes) / seconds if seconds else 0.0,
-        seconds_left=left * seconds / len(notes) / max(running, 1) if left and notes else None if left != 0 else 0.0,
-        failures=failed,
-    )
+        units = len(stage.units())
+    logs, failed = f"logs/{stage.name}", failures(store, stage.name)
+    running = len(store.sizes(f"{logs}/progress")) - len(failed)
+    seconds = [store.marker(stage.name, unit)["seconds"] for unit in store.done(stage.name)]
+    tasks = 0
+    with suppress(FileNotFoundError):
+        tasks = int(orjson.loads(store.read(f"{logs}/executor.json"))["world_size"])
+    left = 0.0 if units == len(seconds) else None
+    if units and seconds:
+        left = (units - len(seconds)) * sum(seconds) / len(seconds) / max(running, 1)
+    done = len(store.sizes(f"{logs}/completions"))
+    return StageStatus(stage.name, stage.kind, tasks, done, units, len(seconds), running, left, failed)
 
 
 def failures(store: Store, stage: str) -> dict[int, str]:
     """Return for each task that failed or was killed the reason in English, as one line."""
-    completed = {int(Path(name).stem) for name in store.sizes(f"logs/{stage}/completions")}
     found = {}
-    for rank, record in _unfinished(store, stage).items():
-        if rank in completed:
-            continue
+    for name in store.sizes(f"logs/{stage}/progress"):
+        record = orjson.loads(store.read(name))
         if "error" in record:
-            found[rank] = record["error"]
+            found[int(Path(name).stem)] = record["error"]
         elif record["host"] == socket.gethostname() and not psutil.pid_exists(record["pid"]):
-            found[rank] = f"its process {record['pid']} on {record['host']} was killed (out of memory?)"
+            reason = f"its process {record['pid']} on {record['host']} was killed (out of memory?)"
+            found[int(Path(name).stem)] = reason
     return found
-
-
-def _unfinished(store: Store, stage: str) -> dict[int, dict[str, Any]]:
-    """Return the progress record of each task that has begun and not ended well."""
-    names = store.sizes(f"logs/{stage}/progress")
-    records = {int(Path(name).stem): orjson.loads(store.read(name)) for name in names}
-    return {rank: record for rank, record in records.items() if record["before"] + record["done"] < record["of"]}
 
 
 def table(stages: list[StageStatus]) -> str:
     """Return the states as text in aligned columns, then a line for each failure, then the time left."""
-    rows = [(tr("stage"), tr("tasks"), tr("units"), tr("running"), tr("MB/s a task"), tr("left"))]
+    rows = [(tr("stage"), tr("tasks"), tr("units"), tr("running"), tr("left"))]
     for one in stages:
         units = f"{one.units_done}/{'?' if one.units is None else one.units} {tr(one.kind)}"
-        rate = f"{one.rate / 1e6:.2f}" if one.rate else ""
         tasks = f"{one.tasks_done}/{one.tasks}" if one.tasks else ""
-        rows.append((one.name, tasks, units, str(one.running or ""), rate, _duration(one.seconds_left)))
+        rows.append((one.name, tasks, units, str(one.running or ""), _duration(one.seconds_left)))
     lines = aligned(rows)
     for one in stages:
         message = mark("{stage}: task {task}: {reason}")
@@ -113,6 +95,4 @@ def table(stages: list[StageStatus]) -> str:
 def _duration(seconds: float | None) -> str:
     if not seconds:
         return "?" if seconds is None else tr("done")
-    if seconds < 7200:
-        return tr("{number} min", number=f"{seconds / 60:.1f}")
-    return tr("{number} h", number=f"{seconds / 3600:.1f}")
+    return tr("{number} min", number=f"{seconds / 60:.1f}")

@@ -53,14 +53,13 @@ class Store:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file."""
-        if self.local:
-            path = Path(self.url(name))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            temporary.write_bytes(content)
-            self.put(temporary, name)
-        else:
+        if not self.local:
             self.folder.pipe_file(name, content)
+            return
+        path = Path(self.url(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(content)
 
     def put(self, path: Path, name: str) -> None:
         """Move a local file into the store."""
@@ -124,12 +123,12 @@ class Store:
             raise CourseError(f"{self.url(stage)}: unit {unit} is not done; run the stage {stage} first") from None
         return note
 
-    def make(self, stage: str, unit: str, work: Callable[[Path], dict[str, Any]]) -> None:
+    def make(self, stage: str, unit: str, work: Callable[[Path], dict[str, Any] | None]) -> None:
         """Run the work of a unit, put the files that it writes into a folder into the store, then its marker."""
         base = Path(self.url(stage)) if self.local else Path(tempfile.gettempdir(), f"course-scale-{stage}")
         started, worked = perf_counter(), process_time()
         with work_folder(base / unit) as folder:
-            note = work(folder)
+            note = work(folder) or {}
             note["files"] = note.get("files", {}) | self.publish(folder, stage)
         # Of this process, which may have worked on other units before [kB on Linux].
         note["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

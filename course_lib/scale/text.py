@@ -10,8 +10,8 @@ from course_lib.errors import CourseError
 from course_lib.japanese.pipeline import segment_file
 from course_lib.language.words import mark
 from course_lib.pretrain.encode import tokenize
-from course_lib.pretrain.indexed import files_of, merge
-from course_lib.scale.stages import Bands, Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage
+from course_lib.pretrain.indexed import merge
+from course_lib.scale.stages import Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage
 from course_lib.scale.store import Store
 from course_lib.subword.bpe import train_bpe
 
@@ -22,16 +22,14 @@ class Segment(Stage):
     name = "segment"
     before = Clean
 
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> None:
         stage = "documents" if self.shard(unit).kind == "wikipedia" else "clean"
         with self.store.reading(f"{stage}/{unit}.jsonl") as (path,):
-            target, size = folder / f"{unit}.txt", path.stat().st_size
             # A shard of which no document is left has no text.
-            if not size:
-                target.touch()
-                return {"bytes": 0}
-            report = segment_file(path, target, self.settings.segment)
-            return {"bytes": size, "documents": report.documents, "lines": report.lines, "words": report.words}
+            if path.stat().st_size:
+                segment_file(path, folder / f"{unit}.txt", self.settings.segment)
+            else:
+                (folder / f"{unit}.txt").touch()
 
 
 class _Whole(Stage):
@@ -57,19 +55,17 @@ class Tokenizer(_Whole):
     name = "tokenizer"
     before = Segment
 
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> None:
         if self.settings.tokenizer:
             given = Store(self.settings.tokenizer)
             (folder / "tokenizer").mkdir()
             for name in given.sizes(""):
                 (folder / "tokenizer" / name).write_bytes(given.read(name))
-            return {"bytes": 0}
+            return
         with self.store.reading(*self.files("segment", ".txt")) as lines:
             if not lines:
                 raise CourseError(f"{self.store.url('segment')}: no text to train a tokenizer on")
-            size = sum(path.stat().st_size for path in lines)
-            counts = train_bpe(lines, folder / "tokenizer", self.settings.bpe, show_progress=False)
-        return counts | {"bytes": size}
+            train_bpe(lines, folder / "tokenizer", self.settings.bpe, show_progress=False)
 
 
 class Tokens(Segment):
@@ -78,14 +74,11 @@ class Tokens(Segment):
     name = "tokens"
     before = Tokenizer
 
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
+    def work(self, unit: str, folder: Path) -> None:
         tokenizer = self.store.sizes("tokenizer/tokenizer")
         with self.store.reading(f"segment/{unit}.txt") as (path,), self.store.reading(*tokenizer) as files:
-            size = path.stat().st_size
-            if not size:
-                return {"bytes": 0}
-            counts = tokenize([path], files[0].parent, folder / unit, append_eod=self.settings.append_eod)
-            return {"bytes": size, "documents": counts.documents, "tokens": counts.tokens, "unknown": counts.unknown}
+            if path.stat().st_size:
+                tokenize([path], files[0].parent, folder / unit, append_eod=self.settings.append_eod)
 
 
 class Merge(_Whole):
@@ -102,8 +95,7 @@ class Merge(_Whole):
             if not files:
                 raise CourseError(f"{self.store.url('tokens')}: no tokens: no document of the corpus was kept")
             summary = merge([path for path in files if path.suffix == ".idx"], folder / "tokens")
-        size = sum(path.stat().st_size for path in files_of(folder / "tokens"))
-        return {"documents": summary.documents, "tokens": summary.tokens, "bytes": size}
+        return {"documents": summary.documents, "tokens": summary.tokens}
 
     def report(self, kind: str) -> CorpusReport:
         """Return the corpus report of all shards of a kind, with the numbers of the run of one machine."""
@@ -123,5 +115,5 @@ class Merge(_Whole):
 
 # In the order of the work.
 STAGES: tuple[type[Stage], ...] = (
-    Split, Documents, Exact, Bands, Near, Lines, RepeatedLines, Clean, Segment, Tokenizer, Tokens, Merge,
+    Split, Documents, Exact, Near, Lines, RepeatedLines, Clean, Segment, Tokenizer, Tokens, Merge,
 )  # fmt: skip

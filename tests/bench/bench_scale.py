@@ -19,7 +19,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-import orjson
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.corpus.wikipedia import extract
 from course_lib.documents import read_texts
@@ -67,25 +66,21 @@ def main() -> None:
         print(f"\n{kind}: {size / 1e6:.1f} MB")
         alone = [plain(kind, path, folder / "plain") for _ in range(arguments.rounds)]
         one = [measured(kind, path, folder / "run", 1) for _ in range(arguments.rounds)]
-        two = [measured(kind, path, folder / "run", 2) for _ in range(arguments.rounds)]
-        print("stage      MB/s a core  (spread)         1 -> 2 workers  memory, MB  disk, B/B")
+        print("stage      MB/s a core  (spread)      memory, MB  disk, B/B")
         for stage in (stage.name for stage in STAGES):
             seconds = sorted(round[stage]["seconds"] for round in one)
             middle = statistics.median(seconds)
             # The search for repeats has no units in a dump.
             if not middle:
                 continue
-            ratio = statistics.median(a[stage]["wall"] for a in one) / statistics.median(b[stage]["wall"] for b in two)
             found = one[0][stage]
             print(
                 f"{stage:<15}{size / middle / 1e6:>6.2f}  ({size / seconds[-1] / 1e6:.2f}-{size / seconds[0] / 1e6:.2f})"
-                f"{ratio:>15.2f}{found['memory'] / 1e6:>14.0f}{found['disk'] / size:>11.2f}",
+                f"{found['memory'] / 1e6:>14.0f}{found['disk'] / size:>11.2f}",
                 flush=True,
             )
             rates.setdefault(kind, {})[stage] = {
                 "seconds": middle / size,
-                "fastest": seconds[0] / size,
-                "slowest": seconds[-1] / size,
                 "memory": found["memory"],
                 "disk": round(found["disk"] / size, 3),
             }
@@ -101,8 +96,6 @@ def main() -> None:
     seconds = sorted(copied(inputs["wikipedia"]) / size for _ in range(arguments.rounds))
     rates["wikipedia"]["split"] = rates["wikipedia"]["split-recompressed"] | {
         "seconds": statistics.median(seconds),
-        "fastest": seconds[0],
-        "slowest": seconds[-1],
         "disk": 1.0,
     }
     if arguments.rates:
@@ -134,20 +127,14 @@ def chosen(kind: str, path: Path, output: Path, workers: int, shard: int | None 
 def measured(
     kind: str, path: Path, output: Path, workers: int, shard: int | None = None
 ) -> dict[str, dict[str, float]]:
-    """A run; for each stage the core seconds of all units, the seconds by the clock, the memory, and the bytes written."""
+    """A run; for each stage the core seconds of all units, the memory, and the bytes written."""
     shutil.rmtree(output, ignore_errors=True)
     run(chosen(kind, path, output, workers, shard))
     store, found = Store(str(output)), {}
     for stage in STAGES:
         notes = [store.marker(stage.name, unit) for unit in store.done(stage.name)]
-        records = [
-            orjson.loads(one.read_bytes()) for one in (output / "logs" / stage.name / "progress").glob("0*.json")
-        ]
-        worked = [one for one in records if "updated" in one]
-        wall = max(one["updated"] for one in worked) - min(one["started"] for one in worked) if worked else 1e-9
         found[stage.name] = {
             "seconds": sum(note["core_seconds"] for note in notes),
-            "wall": wall,
             "memory": max((note["memory"] for note in notes), default=0),
             "disk": sum(sum(note["files"].values()) for note in notes),
         }
