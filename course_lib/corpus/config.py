@@ -37,16 +37,12 @@ class WikipediaConfig:
 class DownloadConfig:
     """Settings for downloads: corpus URLs, retries and waiting times."""
 
-    wikipedia_mirror: str = setting(
-        "https://dumps.wikimedia.org", "address of the folder that contains jawiki/", pattern=ADDRESS
-    )
-    cc100_mirror: str = setting(
-        "https://data.statmt.org/cc-100", "address of the folder that contains ja.txt.xz", pattern=ADDRESS
-    )
+    wikipedia_mirror: str = setting("https://dumps.wikimedia.org", "address that contains jawiki/", pattern=ADDRESS)
+    cc100_mirror: str = setting("https://data.statmt.org/cc-100", "address that contains ja.txt.xz", pattern=ADDRESS)
     retries: int = setting(8, "retries in a row without new data before the download fails", ge=0, le=10_000)
     timeout: float = setting(60.0, "longest time without data from the server [s]", gt=0, le=86_400)
     backoff: float = setting(
-        1.0, "wait before the first retry; doubled for each further one, up to a minute [s]", ge=0, le=60
+        1.0, "wait before the first retry, doubled for each further one, up to 60 [s]", ge=0, le=60
     )
 
 
@@ -55,25 +51,15 @@ class FilterConfig:
     """Limits for the quality filters, without counting whitespace; shares are between 0 and 1."""
 
     min_chars: int = setting(80, "shortest document kept [characters]", ge=0, le=10**9)
-    max_garbled: float = setting(
-        0.01, "maximum share of wrongly decoded characters, such as U+FFFD or 縺 [0 to 1]", ge=0, le=1
-    )
-    min_japanese: float = setting(0.4, "minimum share of kana and kanji among all letters [0 to 1]", ge=0, le=1)
-    min_hiragana: float = setting(
-        0.2, "minimum share of hiragana among kana and kanji; prose contains hiragana [0 to 1]", ge=0, le=1
-    )
-    min_prose: float = setting(
-        0.45, "minimum share of characters in lines that read like sentences [0 to 1]", ge=0, le=1
-    )
-    max_symbols: float = setting(0.3, "maximum share of symbols and emoji [0 to 1]", ge=0, le=1)
-    max_digits: float = setting(0.25, "maximum share of digits [0 to 1]", ge=0, le=1)
-    max_links: float = setting(0.15, "maximum share of characters in web addresses [0 to 1]", ge=0, le=1)
-    max_repetition: float = setting(
-        0.1, f"maximum share of runs of {REPEATED} characters that occurred before [0 to 1]", ge=0, le=1
-    )
-    blocked_words: Path | None = setting(
-        None, "file of unwanted words, one per line, UTF-8; unset: none. A profile's path is relative to its file"
-    )
+    max_garbled: float = setting(0.01, "maximum share of wrongly decoded characters, such as U+FFFD or 縺", ge=0, le=1)
+    min_japanese: float = setting(0.4, "minimum share of kana and kanji among all letters", ge=0, le=1)
+    min_hiragana: float = setting(0.2, "minimum share of hiragana among kana and kanji, as in prose", ge=0, le=1)
+    min_prose: float = setting(0.45, "minimum share of characters in lines that read like sentences", ge=0, le=1)
+    max_symbols: float = setting(0.3, "maximum share of symbols and emoji", ge=0, le=1)
+    max_digits: float = setting(0.25, "maximum share of digits", ge=0, le=1)
+    max_links: float = setting(0.15, "maximum share of characters in web addresses", ge=0, le=1)
+    max_repetition: float = setting(0.1, f"maximum share of repeated runs of {REPEATED} characters", ge=0, le=1)
+    blocked_words: Path | None = setting(None, "UTF-8 file of unwanted words, one per line, relative to the profile")
     max_blocked: int = setting(0, "maximum number of blocked words in a document, counting repetitions", ge=0, le=10**6)
 
 
@@ -81,26 +67,12 @@ class FilterConfig:
 class DedupConfig:
     """Settings that define a duplicate; the defaults were chosen with tests/bench/bench_near_duplicates.py."""
 
-    line_chars: int = setting(
-        20,
-        "shortest line that is removed as a duplicate [characters]; a shorter line such as はい。 may repeat",
-        ge=1,
-        le=10**9,
-    )
+    line_chars: int = setting(20, "shortest line that is removed as a duplicate [characters]", ge=1, le=10**9)
     near_duplicates: bool = setting(True, "whether near-duplicate documents are removed")
     ngram: int = setting(4, "length of the n-grams by which documents are compared [characters]", ge=1, le=100)
-    similarity: float = setting(
-        0.35, "minimum Jaccard similarity of the n-grams of two near-duplicates [0 to 1]", gt=0, le=1
-    )
-    num_perm: int = setting(
-        192, "MinHash values per document; more give a closer estimate [bytes of memory per document]", ge=1, le=4096
-    )
-    num_bands: int = setting(
-        64,
-        "bands of the signature that are looked up; more find more near-duplicates [8 bytes each per document]",
-        ge=1,
-        le=4096,
-    )
+    similarity: float = setting(0.35, "minimum Jaccard similarity of two near-duplicates", gt=0, le=1)
+    num_perm: int = setting(192, "MinHash values per document [bytes]", ge=1, le=4096)
+    num_bands: int = setting(64, "bands of the values; more find more near-duplicates [8 bytes each]", ge=1, le=4096)
 
     @model_validator(mode="after")
     def _whole_bands(self) -> "DedupConfig":
@@ -113,12 +85,8 @@ class DedupConfig:
 class WebtextConfig:
     """Settings for cleaning web text: reading, filters and deduplication."""
 
-    max_line_bytes: int = setting(
-        1_000_000, "longest line; a longer one is skipped and counted [bytes]", ge=1, le=10**9
-    )
-    max_document_bytes: int = setting(
-        4_000_000, "length at which a document is cut; the rest becomes another document [bytes]", ge=1, le=10**9
-    )
+    max_line_bytes: int = setting(10**6, "longest line; a longer one is left out and counted [bytes]", ge=1, le=10**9)
+    max_document_bytes: int = setting(4 * 10**6, "length at which a document is cut in two [bytes]", ge=1, le=10**9)
     examples: int = setting(3, "removed documents shown in the report for each reason", ge=0, le=1000)
     filters: FilterConfig = Field(default_factory=FilterConfig)
     dedup: DedupConfig = Field(default_factory=DedupConfig)
