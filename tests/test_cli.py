@@ -147,7 +147,7 @@ def test_prompts_from_standard_input_and_limits(
 
 
 def test_quiet_and_profile_and_their_end(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, said in (["memory", "--profile", "xl"], "profile xl"), (["--profile", "xl", "-q", "memory"], ""):
+    for arguments, said in (["memory", "--profile", "xl"], "profile xl"), (["memory", "--profile", "xl", "-q"], ""):
         before = dict(os.environ)
         assert cli._main(arguments) == 0 and os.environ == before
         found = capsys.readouterr().err

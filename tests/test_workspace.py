@@ -264,7 +264,7 @@ def test_clean_removes_what_the_course_wrote_and_nothing_else(course: Course) ->
     before = everything(workspace.root())
     found = cleaning.removal(["a", "never"])
     assert everything(workspace.root()) == before
-    assert found.parts.keys() == {"a/first", "a/second"} and found.size > 1000 and found.seconds >= 0
+    assert found.parts.keys() == {"a/first", "a/second"}
     found.remove()
     left = {str(workspace.root() / name) for name in everything(workspace.root()) if name.startswith("a/")}
     assert left == {*map(str, own), str(workspace.root() / "a/second/in/text")}

@@ -28,6 +28,7 @@ from course_lib.parallel import default_workers
 # More processes than this cost memory and gain nothing.
 MOST_WORKERS = max(64, 4 * default_workers())
 WORKERS = typer.Option("--workers", min=1, max=MOST_WORKERS, help="processes; default: the cores of this machine")
+SETTINGS = "YAML settings, or the name of a profile"
 SET = typer.Option("--set", metavar="KEY=VALUE", help="one setting (dotted key); repeatable")
 JSON = typer.Option("--json", help="print the result as JSON")
 QUIET = typer.Option("-q", "--quiet", help="print no progress and no remarks, only results and errors")
@@ -40,14 +41,9 @@ def settings_class(function: Callable[..., Any]) -> type[Any] | None:
 
 
 def command(name: str, function: Callable[..., Any], help: str, section: str = "", text: bool = False) -> Any:
-    """Return the command that calls a function.
+    """Return the command that calls a function; the other arguments are those of a Verb.
 
-    Args:
-        name: the last word of the command.
-        function: the function, with annotated parameters.
-        help: one line for lists of commands; --help adds what the function's docstring says after its first paragraph.
-        section: the section of a profile that has these settings, for `-c PROFILE`; "" if none has.
-        text: whether the product is one text, which `-o -` writes to standard output.
+    --help shows `help`, and what the function's docstring says after its first paragraph.
     """
     signature = inspect.signature(function)
     settings, cls = _settings(function)
@@ -75,9 +71,7 @@ def command(name: str, function: Callable[..., Any], help: str, section: str = "
 
     call.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     call.__annotations__ = {key: parameter.annotation for key, parameter in parameters.items()}
-    more = (inspect.getdoc(function) or "").split("\n\n")[1:]
-    paragraphs = [help + "." * (not help.endswith(".")), *(each for each in more if ":\n" not in each)]
-    call.__doc__ = "\n\n".join(paragraphs)
+    call.__doc__ = "\n\n".join([help + ".", *(inspect.getdoc(function) or "").split("\n\n")[1:]])
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     listed = settings_class(function)
     epilog = options.epilog(listed, fields) if listed else None
@@ -98,8 +92,8 @@ def _keyword(name: str, kind: Any, info: Any, default: Any = None) -> inspect.Pa
 
 
 def _config(help: str = "") -> inspect.Parameter:
-    help = help or "YAML settings, or the name of a profile"
-    return _keyword("config", Path | None, typer.Option("-c", "--config", metavar="FILE", help=help, parser=path))
+    info = typer.Option("-c", "--config", metavar="FILE", help=help or SETTINGS, parser=path)
+    return _keyword("config", Path | None, info)
 
 
 def _parameter(parameter: inspect.Parameter, text: bool) -> inspect.Parameter:
@@ -136,10 +130,7 @@ def _parameter(parameter: inspect.Parameter, text: bool) -> inspect.Parameter:
 
 
 def _field(field: "dataclasses.Field[Any]") -> inspect.Parameter | None:
-    """Return the option for a setting; None if it is no single value.
-
-    The settings class itself checks the values.
-    """
+    """Return the option for a setting, whose class checks the value; None if it is no single value."""
     info: Any = field.default
     members = [each for each in get_args(field.type) if each is not NoneType]
     is_choice = get_origin(field.type) is Literal

@@ -19,7 +19,7 @@ Settings = TypeVar("Settings")
 @contextmanager
 def environment(profile: str | None, quiet: bool = False) -> Iterator[None]:
     """Set what --profile and --quiet say in the block, also for the processes that it starts."""
-    before = {name: os.environ.get(name) for name in (profiles.VARIABLE, QUIET)}
+    before = dict(os.environ)
     try:
         if profile:
             profiles.file(profile)
@@ -29,10 +29,8 @@ def environment(profile: str | None, quiet: bool = False) -> Iterator[None]:
             os.environ[QUIET] = "1"
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def settings(
@@ -44,14 +42,8 @@ def settings(
 ) -> Settings:
     """Return the settings of a verb, and print those that differ from the defaults if profiles have them.
 
-    The current profile has no effect without -c, because it is for the course products, not for a user's own files.
-
-    Args:
-        cls: the settings class.
-        section: the section of profiles with these settings, or "".
-        file: the YAML file or profile that -c names; None: the defaults.
-        overrides: the values of --set, applied to it.
-        changes: the values of options, applied last; None for an option that is not given.
+    `file` is the YAML file or profile that -c names. Without it, the defaults hold whatever the current profile, which
+    is for the course products. --set (`overrides`) is applied to them, then options (`changes`).
     """
     if (named := profiles.named(file)) and not section:
         raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")

@@ -114,8 +114,8 @@ NAMES = {"help_option_names": ["-h", "--help"]}
 class _Command(TyperCommand):
     """A command from the table. It is made from its function when it is called."""
 
-    def __init__(self, words: str, verb: Verb) -> None:
-        super().__init__(words.split()[-1], help=verb.help)
+    def __init__(self, name: str, verb: Verb) -> None:
+        super().__init__(name, help=verb.help)
         self.verb = verb
 
     def load(self) -> Any:
@@ -144,22 +144,15 @@ class _Group(TyperGroup):
 
 
 def _course(
-    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="as for each command")] = False,
-    profile: Annotated[str | None, typer.Option("--profile", metavar="NAME", help="as for each command")] = None,
 ) -> None:
     """From raw Japanese text to a served language model.
 
-    COURSE_PROFILE or --profile selects the profile of the products (default tiny). `course COMMAND -h` has the details.
+    COURSE_PROFILE selects the profile of the products (default tiny). `course COMMAND -h` has the details.
     """
     if version:
         print(f"course {__version__}")
         raise typer.Exit
-    if quiet or profile:
-        from course_lib.command_line.options import environment
-
-        context.with_resource(environment(profile, quiet))
 
 
 _root = typer.Typer(cls=_Group, context_settings=NAMES, rich_markup_mode=None)
@@ -171,4 +164,4 @@ for _words, _verb in VERBS.items():
     for _group in _parents:
         _options: Any = {"no_args_is_help": True, "rich_markup_mode": None, "context_settings": NAMES}
         _parent = app.commands.setdefault(_group, _Group(name=_group, help=GROUPS[_group], **_options))
-    _parent.add_command(_Command(_words, _verb), _name)
+    _parent.add_command(_Command(_name, _verb))

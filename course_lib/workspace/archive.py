@@ -14,7 +14,6 @@ from zipfile import ZIP_LZMA, BadZipFile, ZipFile, ZipInfo
 from course_lib import files
 from course_lib.errors import CourseError
 from course_lib.language.words import mark, tr
-from course_lib.settings import profiles
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import MANIFEST, Manifest, Product, Snapshot
 
@@ -27,6 +26,11 @@ class Done:
     kept: dict[str, str] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     size: int = 0
+
+    def add(self, product: Product, outputs: dict[str, dict[str, int]]) -> None:
+        """Count a product with the outputs of its manifest."""
+        self.products.append(product.name)
+        self.size += sum(facts["bytes"] for facts in outputs.values())
 
 
 def pack(products: Sequence[Product], target: Path) -> Done:
@@ -47,19 +51,15 @@ def pack(products: Sequence[Product], target: Path) -> Done:
                 entry.compress_type, entry.external_attr = ZIP_LZMA, 0o644 << 16
                 with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as packed:
                     shutil.copyfileobj(source, packed, files.CHUNK)
-            _note(done, product, outputs)
+            done.add(product, outputs)
     return done
 
 
 def unpack(wanted: Sequence[Product], source: Path) -> Done:
-    """Put products of an archive into the workspace, each with its manifest; verify everything before writing.
+    """Put products of an archive into the workspace, each with its manifest; verify all of them before writing.
 
-    A product that is fresh, or newer than the archive's, is kept. So is one whose archived form was made from other
-    inputs than those in the workspace.
-
-    Args:
-        wanted: the products to unpack and all their inputs, inputs first (`workspace.with_inputs`).
-        source: an archive written by `pack` in the same profile with the same code and settings.
+    A product that is fresh is kept, and so is one whose archived form would be stale here. `wanted` has the products to
+    unpack and all their inputs, inputs first (`workspace.with_inputs`).
     """
     files.require_file(source)
     with files.work_folder(workspace.root() / "cache") as folder:
@@ -72,17 +72,23 @@ def unpack(wanted: Sequence[Product], source: Path) -> Done:
         except (BadZipFile, EOFError, OSError, lzma.LZMAError, zlib.error, NotImplementedError) as error:
             raise CourseError(tr("{path}: is not a complete archive: {error}", path=source, error=error)) from error
         manifests = {product.name: _verified(folder / product.name, source) for product in held}
-        # the states, were the archive all that is in the workspace
-        snapshot = Snapshot()
-        states = {product.name: snapshot.assume(product, manifests[product.name]) for product in held}
-        if stale := ", ".join(f"{name} ({state.reason})" for name, state in states.items() if state.kind != "fresh"):
-            message = mark("{path}: stale with this version of the course: {products}")
-            raise CourseError(tr(message, path=source, products=stale))
-        return _place(held, manifests, folder, Done(absent=[each.name for each in wanted if each not in held]))
+        done, snapshot = Done(absent=[each.name for each in wanted if each not in held]), Snapshot()
+        for product in held:
+            manifest = manifests[product.name]
+            if product.state().kind == "fresh":
+                done.kept[product.name] = tr("finished here")
+            elif (state := snapshot.assume(product, manifest)).kind != "fresh":
+                done.kept[product.name] = state.reason
+            else:
+                with workspace.locked(product), files.atomic_folder(product.folder, ours=True) as new:
+                    for path in (folder / product.name).iterdir():
+                        path.rename(new / path.name)
+                done.add(product, manifest["outputs"])
+    return done
 
 
 def _verified(folder: Path, source: Path) -> Manifest:
-    """Return the manifest of an extracted product, after comparing its files and its profile."""
+    """Return the manifest of an extracted product, after comparing its files."""
     manifest = workspace.read_manifest(folder)
     if manifest is None or any(
         not (folder / name).is_file() or files.sha256(folder / name) != facts["sha256"]
@@ -90,34 +96,4 @@ def _verified(folder: Path, source: Path) -> Manifest:
     ):
         message = mark("{path}: is not a complete archive: {name} differs from its manifest")
         raise CourseError(tr(message, path=source, name=folder.name))
-    if manifest["profile"] != profiles.name():
-        message = mark(
-            "{path}: holds products of the profile {other!r}, but the current profile is {name!r}; set {variable}"
-        )
-        names = {"other": manifest["profile"], "name": profiles.name(), "variable": profiles.VARIABLE}
-        raise CourseError(tr(message, path=source, **names))
     return manifest
-
-
-def _place(held: Sequence[Product], manifests: dict[str, Manifest], folder: Path, done: Done) -> Done:
-    """Move what the workspace lacks from the folder of extracted products to its place."""
-    snapshot = Snapshot()
-    for product in held:
-        manifest, own = manifests[product.name], product.manifest()
-        if product.state().kind == "fresh":
-            done.kept[product.name] = tr("finished here")
-        elif own and own.get("built", "") > manifest["built"]:
-            done.kept[product.name] = tr("newer here")
-        elif (state := snapshot.assume(product, manifest)).kind != "fresh":
-            done.kept[product.name] = state.reason
-        else:
-            with workspace.locked(product), files.atomic_folder(product.folder, ours=True) as new:
-                for path in (folder / product.name).iterdir():
-                    path.rename(new / path.name)
-            _note(done, product, manifest["outputs"])
-    return done
-
-
-def _note(done: Done, product: Product, outputs: dict[str, dict[str, int]]) -> None:
-    done.products.append(product.name)
-    done.size += sum(facts["bytes"] for facts in outputs.values())

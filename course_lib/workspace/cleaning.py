@@ -28,15 +28,11 @@ class Removal:
     # files of the user's own, and the folder of training runs if they are not removed
     kept: list[Path] = field(default_factory=list)
 
-    @property
-    def size(self) -> int:
-        """Size of all that is removed [bytes]."""
-        return sum(size for size, _ in self.parts.values())
-
-    @property
-    def seconds(self) -> float:
-        """Seconds that it took to build all that is removed."""
-        return sum(seconds for _, seconds in self.parts.values())
+    def add(self, path: Path, written: list[Path], seconds: float = 0.0) -> None:
+        """Note a product or run, the files and folders of it that are removed, and what it took to build."""
+        size = sum(file.stat().st_size for each in written for file in files_in(each))
+        self.parts[str(path.relative_to(root()))] = size, seconds
+        self.paths.extend(written)
 
     def remove(self) -> None:
         """Remove the files and runs, then the folders that are empty."""
@@ -54,22 +50,16 @@ class Removal:
 def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
     """Return what cleaning these chapters removes; with `runs`, also their training runs. Nothing is removed yet."""
     found = Removal()
-
-    def add(path: Path, written: list[Path], seconds: float = 0.0) -> None:
-        size = sum(file.stat().st_size for each in written for file in files_in(each))
-        found.parts[str(path.relative_to(root()))] = size, seconds
-        found.paths.extend(written)
-
     for path in (path for name in chapters for path in sorted((root() / name).glob("*"))):
         if path.name == RUNS and path.is_dir() and runs:
             for run in sorted(path.iterdir()):
                 if RUN.fullmatch(run.name):
-                    add(run, [run])
+                    found.add(run, [run])
                 else:
                     found.kept.append(run)
         elif path.is_dir() and (manifest := read_manifest(path)):
             written = [path / MANIFEST, *_unchanged(path, manifest["outputs"])]
-            add(path, written, manifest.get("seconds", 0.0))
+            found.add(path, written, manifest.get("seconds", 0.0))
             found.kept += sorted(set(files_in(path)) - set(written))
         elif path.name.startswith(".") and path.suffix in (".lock", ".tmp"):
             # locks, and what killed builds left

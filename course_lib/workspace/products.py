@@ -8,8 +8,7 @@ This module does not interpret the files in a product.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -33,7 +32,7 @@ LIBRARIES = (
     "deepspeed",
 )  # fmt: skip
 # Modules of a package that play no part in building products.
-NO_PRODUCT = ("figures.py", "diagrams.py", "cli.py")
+NO_PRODUCT = ("figures.py", "diagrams.py")
 MANIFEST = "manifest.json"
 Manifest = dict[str, Any]
 
@@ -48,10 +47,7 @@ class State:
 
 @dataclass(frozen=True)
 class Product:
-    """A named output of the course, such as a corpus, a tokenizer or a model. Products of the same name are equal.
-
-    What differs between profiles is a function without arguments, which is called when the product is examined.
-    """
+    """A named output of the course, such as a corpus, a tokenizer or a model. Products of the same name are equal."""
 
     name: str  # "<chapter>/<product>"
     # (empty folder to fill, paths of the inputs, settings) → counts for the manifest
@@ -80,22 +76,10 @@ class Product:
         """Return the manifest of the built product, or None if it is missing or invalid."""
         return read_manifest(self.folder)
 
-    def resolve(self) -> "Resolved":
-        """Return the settings and inputs in the current profile."""
+    def resolve(self) -> "tuple[Any, tuple[Path | Product, ...]]":
+        """Return the settings in the current profile as the dataclass or values that `build` gets, and the inputs."""
         settings = self.settings() if callable(self.settings) else self.settings
-        return Resolved(settings, tuple(self.inputs() if callable(self.inputs) else self.inputs))
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """The settings and inputs of a product in the current profile."""
-
-    settings: Any
-    inputs: tuple[Path | Product, ...]
-
-    def values(self) -> Any:
-        """Return the settings as JSON values, as the manifest holds them."""
-        return self.settings if isinstance(self.settings, dict) else config.to_dict(self.settings)
+        return settings, tuple(self.inputs() if callable(self.inputs) else self.inputs)
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -117,7 +101,7 @@ def with_inputs(products: Iterable[Product]) -> list[Product]:
     """Return products and all products that they are built from, directly or indirectly, inputs first."""
     found: dict[Product, None] = {}
     for product in products:
-        inputs = with_inputs(source for source in product.resolve().inputs if isinstance(source, Product))
+        inputs = with_inputs(source for source in product.resolve()[1] if isinstance(source, Product))
         found |= dict.fromkeys([*inputs, product])
     return list(found)
 
@@ -126,7 +110,6 @@ class Snapshot:
     """The state of products at one time. Each product and file is examined once, because many have the same inputs."""
 
     def __init__(self) -> None:
-        """Start with no product examined."""
         self._states: dict[Product, State] = {}
         self._assumed: dict[Product, Manifest] = {}
         self._resolved = cache(Product.resolve)
@@ -134,10 +117,7 @@ class Snapshot:
         self._fingerprint = cache(lambda product: _fingerprint(self._manifest(product)))
 
     def assume(self, product: Product, manifest: Manifest) -> State:
-        """Return the state of a product if its folder held the outputs of this manifest.
-
-        Products that are examined later are examined as if it did. Its inputs must be examined or assumed first.
-        """
+        """Return the state of a product, now and for what is examined later, as if its folder held these outputs."""
         self._assumed[product] = manifest
         return self.state(product)
 
@@ -145,8 +125,8 @@ class Snapshot:
         """Return the folder of a product, first building the product and its inputs if they are missing or stale."""
         if self.state(product).kind == "fresh":
             return product.folder
-        now = self._resolved(product)
-        inputs = [self.build(each) if isinstance(each, Product) else files.require_file(each) for each in now.inputs]
+        settings, sources = self._resolved(product)
+        inputs = [self.build(each) if isinstance(each, Product) else files.require_file(each) for each in sources]
         # If another notebook is already building the product, wait here instead of building it again.
         with locked(product):
             state = self._examine(product)
@@ -155,8 +135,9 @@ class Snapshot:
                 print(tr("building {name} ({reason})", name=product.name, reason=reason), flush=True)
                 with files.atomic_folder(product.folder, ours=True) as folder:
                     started = time.perf_counter()
-                    counts = product.build(folder, inputs, now.settings)
-                    _write_manifest(folder, product, now, counts, time.perf_counter() - started)
+                    counts = product.build(folder, inputs, settings)
+                    seconds = time.perf_counter() - started
+                    _write_manifest(folder, product, settings, sources, counts, seconds)
                     _keep_own_files(product.folder, folder)
         self._states[product] = State("fresh")
         return product.folder
@@ -171,21 +152,21 @@ class Snapshot:
         return self._assumed.get(product) or product.manifest()
 
     def _examine(self, product: Product) -> State:
-        now, built = self._resolved(product), self._manifest(product)
+        (settings, sources), built = self._resolved(product), self._manifest(product)
         if built is None:
             damaged = (product.folder / MANIFEST).exists()
             return State("stale", tr("{name} is damaged", name=MANIFEST)) if damaged else State("missing")
-        if built["settings"] != now.values():
+        if built["settings"] != _values(settings):
             return State("stale", tr("settings changed"))
         if built.get("code") != _code_digests(product):
             return State("stale", tr("the code of {code} changed", code=", ".join(product.code)))
-        if built["inputs"].keys() != {_key(source) for source in now.inputs}:
+        if built["inputs"].keys() != {_key(source) for source in sources}:
             return State("stale", tr("made from other inputs"))
         for relative, facts in () if product in self._assumed else built["outputs"].items():
             output = product.folder / relative
             if not output.exists() or output.stat().st_size != facts["bytes"]:
                 return State("stale", tr("{name} was changed or removed", name=relative))
-        for source in now.inputs:
+        for source in sources:
             recorded = built["inputs"][_key(source)]
             if isinstance(source, Product):
                 if self.state(source).kind != "fresh":
@@ -213,35 +194,45 @@ def _keep_own_files(old: Path, new: Path) -> None:
             files.link_or_copy(path, kept)
 
 
-@contextmanager
-def locked(product: Product) -> Iterator[None]:
-    """Wait until no other process writes a product, and keep other processes from writing it during the block."""
-    folder = product.folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.parent / f".{folder.name}.lock"):
-        yield
+def locked(product: Product) -> FileLock:
+    """Return a lock to be held while a product is written: `with locked(product):` waits for other processes."""
+    product.folder.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(product.folder.parent / f".{product.folder.name}.lock")
 
 
-def _write_manifest(folder: Path, product: Product, now: Resolved, counts: dict[str, Any], seconds: float) -> None:
+def _write_manifest(
+    folder: Path,
+    product: Product,
+    settings: Any,
+    sources: Sequence[Path | Product],
+    counts: dict[str, Any],
+    seconds: float,
+) -> None:
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    inputs: dict[str, Any] = {
+        _key(source): _fingerprint(source.manifest())
+        if isinstance(source, Product)
+        else _facts(source) | {"mtime_ns": source.stat().st_mtime_ns}
+        for source in sources
+    }
     content = {
         "product": product.name,
         "profile": profiles.name(),
         "built": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seconds": round(seconds, 2),
-        "settings": now.values(),
+        "settings": _values(settings),
         "code": _code_digests(product),
-        "inputs": {
-            _key(source): _fingerprint(source.manifest())
-            if isinstance(source, Product)
-            else _facts(source) | {"mtime_ns": source.stat().st_mtime_ns}
-            for source in now.inputs
-        },
+        "inputs": inputs,
         "counts": counts,
         "outputs": {str(path.relative_to(folder)): _facts(path) for path in written},
         "versions": {"course_lib": __version__} | _versions(),
     }
     files.write_json(folder / MANIFEST, content)
+
+
+def _values(settings: Any) -> Any:
+    """Return settings as JSON values, as the manifest holds them."""
+    return settings if isinstance(settings, dict) else config.to_dict(settings)
 
 
 def _facts(path: Path) -> dict[str, Any]:
