@@ -66,24 +66,10 @@ class Attention(nn.Module):
         if cache is not None:
             # [B, heads, S, d]
             key, value = cache.update(key, value, self.layer)
-        if self.config._attn_implementation == "eager":
-            mixed = eager_attention(query, key, value, mask)
-        else:
-            causal = mask is None and query.shape[2] > 1
-            mixed = F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
+        causal = mask is None and query.shape[2] > 1
+        mixed = F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
         output: Tensor = self.out_proj(mixed.transpose(1, 2).reshape_as(x))
         return output
-
-
-def eager_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute softmax(q·kᵀ/√d)·v [B, heads, T, d]; without a mask, attention is causal."""
-    if mask is None:
-        shape = query.shape[2], key.shape[2]
-        mask = torch.ones(shape, dtype=torch.bool, device=query.device).tril(shape[1] - shape[0])
-    # Scale the queries before the product to avoid overflow: the largest fp16 value is 65504.
-    scores = ((query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)).float()
-    mixed: Tensor = scores.masked_fill(~mask, -torch.inf).softmax(-1).to(value.dtype) @ value
-    return mixed
 
 
 class SelfAttention(nn.Module):

@@ -22,6 +22,8 @@ from course_lib.training.settings import RunConfig
 class ModelConfig:
     """Settings for the model to train and its frozen parameters."""
 
+    # The planner names it.
+    attention: ClassVar[str] = "sdpa"
     checkpoint: Path | None = setting(None, "folder of the GPTSAN to train; unset: a new GPTSAN of model.shape")
     shape: GPTSANShape = field(default_factory=GPTSANShape)
     ignore: Literal["base"] | Path | None = setting(
@@ -29,7 +31,6 @@ class ModelConfig:
         "parameters that stay frozen: a JSON list of names (ignore-params.json of add-extra-stage), or `base`: "
         "all but extra layers, extra positions and spout; unset: all parameters are trained",
     )
-    attention: Literal["eager", "sdpa"] = setting("sdpa", "attention kernel; sdpa: the device's fused kernel")
     recompute: Literal["none", "full"] = setting(
         "none", "activations that the backward pass recomputes instead of storing: none, or those of each layer"
     )
@@ -54,10 +55,10 @@ class DataConfig:
 class SpoutConfig:
     """Settings for the input to the spout."""
 
-    mode: Literal["none", "uniform", "onehot", "half_onehot"] = setting(
+    mode: Literal["none", "uniform", "onehot"] = setting(
         "none",
         "none: no spout, its weights stay frozen; uniform: noise from [0, 1); onehot: 1 at the example's class modulo "
-        "the width; half_onehot: one-hot in the first half, noise in the second",
+        "the width",
     )
 
 
@@ -67,7 +68,6 @@ class LossConfig:
 
     z_loss: float = setting(1e-4, "factor of the mean of (log Z)²; log Z: logsumexp of the logits", ge=0, le=1)
     router_balance: float = setting(1e-2, "factor of the routers' load-balancing loss, summed over layers", ge=0, le=1)
-    router_z: float = setting(0.0, "factor of the routers' z-loss, summed over layers", ge=0, le=1)
     router_jitter: float = setting(
         0.01, "in training, the router's input is multiplied by uniform noise from 1 ± this", ge=0, lt=1
     )
@@ -112,37 +112,11 @@ class GptsanConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class EncodeConfig:
-    """Settings for `course gptsan encode`. The defaults match tools/make_tfrecord_simple.py in tanreinama/GPTSAN."""
+    """Settings for `course gptsan encode`."""
 
-    mode: Literal["lm", "mlm", "hybrid"] = setting(
-        "lm",
-        "training target: next tokens (lm), masked tokens (mlm), or masked tokens in a first part of random length and "
-        "next tokens after it (hybrid)",
-    )
     num_context: int = setting(1280, "length of an example [tokens]", ge=8, le=1 << 20)
-    num_mask: float = setting(0.08, "share of the encoder part's tokens that are masked", ge=0, le=1)
-    max_mask: int = setting(100, "maximum number of masks in an example [tokens]", ge=0)
-    use_nextsent: bool = setting(
-        False, "start each example with a line; learn whether the text follows that line (mlm, hybrid)"
-    )
-    hybrid_rate: float = setting(1.0, "share of hybrid examples in mode hybrid; the others are lm", ge=0, le=1)
-    no_offset_mlm: bool = setting(False, "predict a masked token at its own position, not at the position before (mlm)")
-    original_layout: bool = setting(
-        False,
-        "write exactly the original's examples: the end of text is not a target after the last token, "
-        "and the rest of a line beyond the context is lost",
-    )
     d_spout: int = setting(128, "width of the model's spout: classes are 0 to d_spout - 1", ge=1, le=1 << 20)
-    shards: int = setting(8, "number of TFRecord files, filled in turn; 0: none", ge=0, le=10_000)
-    seed: int = setting(0, "seed for the order of documents, the lengths and the masks", ge=0)
-
-    @model_validator(mode="after")
-    def _modes(self) -> "EncodeConfig":
-        if self.use_nextsent and self.mode == "lm":
-            raise ValueError("use_nextsent: true is not allowed: mode lm has no encoder part; allowed: mlm, hybrid")
-        if self.no_offset_mlm and self.mode != "mlm":
-            raise ValueError(f"no_offset_mlm: true is not allowed in mode {self.mode}; allowed: mlm")
-        return self
+    seed: int = setting(0, "seed for the order of documents", ge=0)
 
 
 @dataclass(frozen=True, config=STRICT)

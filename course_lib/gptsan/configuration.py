@@ -1,13 +1,13 @@
 """A GPTSAN model on disk: its configuration, with the published keys and those of this implementation, and weights."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
+from torch import Tensor
 from transformers import PreTrainedConfig
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.weight_files import Weight
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
 from course_lib.gptsan.shape import MODEL_TYPE, read_shape
@@ -17,12 +17,13 @@ from course_lib.gptsan.shape import MODEL_TYPE, read_shape
 class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     """Shape and routing of a GPTSAN model. The defaults match the published 2.8-billion-parameter model.
 
-    `router_dtype`, `initializer_factor` and `separator_token_id` are in the published file but have no effect here: the
-    router computes in fp32, weights begin as in tanreinama/GPTSAN, and token types mark the prefix.
+    Other keys in the published file have no effect here: the router computes in fp32 without a bias, weights begin as
+    in tanreinama/GPTSAN, token types mark the prefix, and a full expert gives 0 as in the original code (in the
+    transformers port, x · router probability).
     """
 
     model_type = MODEL_TYPE
-    keys_to_ignore_at_inference = ("past_key_values", "router_logits", "balance_loss", "z_loss", "router_loss")
+    keys_to_ignore_at_inference = ("past_key_values", "router_logits", "router_loss")
     attribute_map: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model",
         "num_attention_heads": "num_heads",
@@ -39,12 +40,7 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     num_ext_layers: int = 0
     num_heads: int = 16
     num_experts: int = 16
-    dropout_rate: float | int = 0.0  # inside the experts
     layer_norm_epsilon: float = 1e-5
-    router_bias: bool = False
-    router_dtype: str = "float32"
-    initializer_factor: float | int = 0.002
-    output_router_logits: bool = False
     use_cache: bool = True
     tie_word_embeddings: bool = True
     separator_token_id: int | None = 35998
@@ -52,17 +48,11 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     pad_token_id: int | None = 35995
     eos_token_id: int | list[int] | None = 35999
 
-    # "zero", as in the original code: the capacity is a factor times an even share of a group of about 1024 tokens from
-    # the batch, and the expert output for tokens beyond it is 0. "identity", as in the transformers port: the capacity
-    # is `expert_capacity` tokens of each sequence, and the output beyond it is x · router probability.
-    overflow: Literal["zero", "identity"] = "zero"
+    # The capacity of an expert is a factor times an even share of a group of about 1024 tokens from the batch.
     train_capacity_factor: float | int = 1.25
     eval_capacity_factor: float | int = 2.0
-    expert_capacity: int = 128  # tokens per sequence and expert; used only by "identity"
-    router_ignore_padding_tokens: bool = False
     router_jitter_noise: float | int = 0.0  # in training: router input times noise from 1 ± this; original code: 0.01
     router_balance_coef: float | int = 1e-2
-    router_z_coef: float | int = 0.0
     # Standard deviations of new weights, as in the original code. Each tanh layer in the spout scales the signal by
     # about spout_init_std · √d_spout (0.11 with the defaults), so a narrow spout needs a larger value.
     embedding_init_std: float | int = 0.02
@@ -88,13 +78,10 @@ def read_config(source: Path) -> GPTSanConfig:
     except Exception as error:
         # transformers passes on any exception that its validators raise.
         raise CourseError(f"{path}: not a configuration of a GPTSAN: {one_line(error)}") from error
-    for key, allowed in ("tie_word_embeddings", True), ("router_bias", False), ("router_ignore_padding_tokens", False):
-        if getattr(config, key) != allowed:
-            raise CourseError(f"{path}: {key} is not allowed to be {not allowed}")
     return config
 
 
-def read_weights(source: Path) -> dict[str, Weight]:
+def read_weights(source: Path) -> dict[str, Tensor]:
     """Return the weights in a GPTSAN folder by name, without the tied head; each is read on demand.
 
     The transformers converter names the spout weights `sqout`; they are returned under the current name, `spout`.

@@ -1,8 +1,7 @@
-"""Encoded examples on disk: a folder with five .npy files and encoding.json.
+"""Encoded examples on disk: a folder with four .npy files and encoding.json (settings, counts, tokenizer checksums).
 
 x, y        int32 [examples, num_context]    input tokens and target tokens; -1 in y: no target at this position
 i           int32 [examples]                 class for the spout, or index of the example
-num_input   int32 [examples]                 number of prefix positions, which attend to each other in both directions
 document    int32 [examples]                 index of the document that the example comes from
 """
 
@@ -18,7 +17,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json, require_file
 
 # Arrays that a training sample contains.
-FEATURES = ("x", "y", "i", "num_input")
+FEATURES = ("x", "y", "i")
 ARRAYS = (*FEATURES, "document")
 REPORT = "encoding.json"
 DTYPE = np.dtype("<i4")
@@ -40,7 +39,7 @@ class ExampleWriter(AbstractContextManager["ExampleWriter"]):
         self._headers()
 
     def append(self, **columns: Array) -> None:
-        """Append examples, given as arrays x, y, i, num_input and document of equal length."""
+        """Append examples, given as arrays x, y, i and document of equal length."""
         for name, file in self._files.items():
             file.write(np.ascontiguousarray(columns[name], DTYPE).data)
         self.rows += len(columns["x"])

@@ -21,12 +21,12 @@ class Linear(nn.Linear):
 
 
 class Fp32Linear(Linear):
-    """Linear layer that always computes in fp32, regardless of autocast and the dtype of its weights."""
+    """Linear layer without bias that always computes in fp32, regardless of autocast and the dtype of its weight."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer: [..., inputs] → [..., outputs] in fp32."""
         with torch.autocast(x.device.type, enabled=False):
-            return F.linear(x.float(), self.weight.float(), None if self.bias is None else self.bias.float())
+            return F.linear(x.float(), self.weight.float())
 
 
 class MLP(nn.Module):
@@ -37,12 +37,12 @@ class MLP(nn.Module):
         hidden = config.d_ext if extra else config.d_ff
         self.wi = Linear(config.d_model, hidden, bias=extra, bias_std=0.02)
         self.wo = Linear(hidden, config.d_model, bias=extra, bias_std=0.02)
-        self.extra, self.dropout = extra, 0.0 if extra else config.dropout_rate
+        self.extra = extra
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the network: [..., H] → [..., H]."""
         hidden = F.silu(self.wi(x)) if self.extra else F.relu(self.wi(x))
-        output: Tensor = self.wo(F.dropout(hidden, self.dropout, self.training))
+        output: Tensor = self.wo(hidden)
         return output
 
 
@@ -51,7 +51,7 @@ class Router(nn.Module):
 
     def __init__(self, config: GPTSanConfig) -> None:
         super().__init__()
-        self.classifier = Fp32Linear(config.d_model, config.num_experts, bias=config.router_bias)
+        self.classifier = Fp32Linear(config.d_model, config.num_experts)
         self.jitter = config.router_jitter_noise
 
     def forward(self, x: Tensor) -> Tensor:
@@ -93,14 +93,11 @@ class SwitchMLP(nn.Module):
         pairs = zip(self.experts.values(), slices, strict=True)
         outputs = [network(rows) for network, rows in pairs if everyone or len(rows)]
         computed = torch.cat(outputs) * gate.index_select(0, order)
-        others = tokens * gate if self.config.overflow == "identity" else torch.zeros_like(tokens)
-        return others.to(computed.dtype).index_copy(0, order, computed).view_as(x), logits
+        return torch.zeros_like(tokens, dtype=computed.dtype).index_copy(0, order, computed).view_as(x), logits
 
 
 def capacity(config: GPTSanConfig, group: int, training: bool) -> int:
     """Return the maximum number of tokens that an expert processes in a group: a factor times an even share, ≥ 4."""
-    if config.overflow == "identity":
-        return config.expert_capacity
     factor = config.train_capacity_factor if training else config.eval_capacity_factor
     return max(4, min(group, int(group * factor / config.num_experts)))
 
@@ -116,31 +113,27 @@ def group_count(tokens: int) -> int:
 def within_capacity(expert: Tensor, config: GPTSanConfig, training: bool) -> Tensor:
     """Apply the capacity limit: chosen experts [B, T] → mask [B, T, E], True where an expert processes a token.
 
-    Within a group, an expert takes tokens in order until it is full. If overflow is "identity", each sequence is a
-    group; otherwise, see `group_count`.
+    Within a group (see `group_count`), an expert takes tokens in order until it is full.
     """
     chosen = expert[..., None] == torch.arange(config.num_experts, device=expert.device)
-    count = len(chosen) if config.overflow == "identity" else group_count(expert.numel())
-    groups = chosen.reshape(count, -1, config.num_experts)
+    groups = chosen.reshape(group_count(expert.numel()), -1, config.num_experts)
     # For each expert: the number of tokens in the group, up to and including this one, that have chosen it.
     queue = groups.cumsum(1)
     return (groups & (queue <= capacity(config, groups.shape[1], training))).view_as(chosen)
 
 
-def router_losses(router_logits: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the load-balancing loss and the z-loss for logits [B, T, E] of each layer, summed over the layers.
+def balance_loss(router_logits: Sequence[Tensor]) -> Tensor:
+    """Return the load-balancing loss for logits [B, T, E] of each layer, summed over the layers.
 
-    The load-balancing loss for a layer is E² · mean over experts of (fraction of tokens that choose the expert · mean
-    probability of the expert). It is 1 if all experts are chosen equally often with equal probability. The z-loss is
-    the mean of logsumexp², which keeps the logits small.
+    The loss for a layer is E² · mean over experts of (fraction of tokens that choose the expert · mean probability of
+    the expert). It is 1 if all experts are chosen equally often with equal probability.
     """
     # [layers, tokens, E]
     logits = torch.stack(tuple(router_logits)).flatten(1, 2)
     experts = logits.shape[-1]
     # [layers, E]
     share = F.one_hot(logits.argmax(-1), experts).float().mean(1)
-    balance = experts**2 * (share * logits.softmax(-1).mean(1)).mean(-1)
-    return balance.sum(), logits.logsumexp(-1).square().mean(-1).sum()
+    return (experts**2 * (share * logits.softmax(-1).mean(1)).mean(-1)).sum()
 
 
 class FeedForward(nn.Module):

@@ -1,4 +1,4 @@
-"""Plots for chapter 5: routing, attention masks, memory, losses and the control. Each function returns a figure."""
+"""Plots for chapter 5: routing, attention masks, memory and losses. Each function returns a figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -76,29 +76,6 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
     axes[0].set_ylabel(tr("token that reads"))
     keys = [Patch(color=colour, label=name) for name, colour in kinds.items()]
     figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    return figure
-
-
-def control(outcomes: Mapping[str, Sequence[Any]], classes: int) -> Any:
-    """Plot held-out loss and agreement; `outcomes` maps a kind of training to a control.Outcome for each seed."""
-    figure, axes = subplots(2, height=2.6)
-    for axis, name in zip(axes, ("loss", "agreement"), strict=True):
-        for row, seeds in enumerate(outcomes.values()):
-            values = [getattr(outcome, name) for outcome in seeds]
-            axis.plot(values, [row] * len(values), "o", color=COLOURS[row], alpha=0.7, markersize=8)
-            axis.plot([np.mean(values)] * 2, [row - 0.25, row + 0.25], color=COLOURS[row], linewidth=2)
-            label = tr("{loss:.2f} nats", loss=np.mean(values)) if name == "loss" else f"{np.mean(values):.0%}"
-            axis.text(np.mean(values), row - 0.3, label, color=COLOURS[row], ha="center", va="bottom")
-        axis.set_yticks(range(len(outcomes)), [tr(kind) if axis is axes[0] else "" for kind in outcomes])
-        axis.set(ylim=(len(outcomes) - 0.5, -0.8))
-    axes[0].margins(x=0.25)
-    axes[0].locator_params(axis="x", nbins=5)
-    axes[0].set(title=tr("held-out loss"), xlabel=tr("nats per token"))
-    axes[1].axvline(1 / classes, color=BEFORE, linestyle="--", linewidth=1)
-    axes[1].text(1 / classes, len(outcomes) - 0.55, tr(" chance"), color=BEFORE, fontsize=8)
-    axes[1].set(
-        title=tr("texts most probable under their class"), xlabel=tr("share of the held-out texts"), xlim=(0, 1.05)
-    )
     return figure
 
 

@@ -6,14 +6,13 @@ Differences from run_generate.py in the original code (tanreinama/GPTSAN):
 - Texts are sampled independently from the top_k most probable tokens. The original code restarts finished texts from
   the best unfinished one. In both, the end of text is chosen whenever it is the most probable token.
 - The model reads the context as in training (layouts.py): SEP (separator) in place of each sentence end, and BAG (bag
-  of tokens) in place of the rest of a run. With `original_prompt`, it reads both unchanged.
-- Byte tokens always form whole characters (generation/byte_tokens.py). If a chosen token would break a character, it is
-  chosen again among the allowed ones. This choice has its own random generator, so that the other texts do not change.
+  of tokens) in place of the rest of a run.
+- Byte tokens always form whole characters (generation/byte_tokens.py).
 - Every expert has room for all tokens, so a text does not depend on the other texts in the batch.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ from course_lib.generation.byte_tokens import RECENT, ByteTokens
 from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
 from course_lib.gptsan.configuration import read_config
-from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
+from course_lib.gptsan.generation_config import SPOUTS, GenerateConfig
 from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
@@ -52,7 +51,6 @@ class GPTSANGenerator:
         self.device = model.final_logits_bias.device
         self.marks = marks = Marks.of(self.encoding)
         self.config.eval_capacity_factor = self.config.num_experts
-        self.config.expert_capacity = self.config.max_position_embeddings
         # Special tokens that are never generated.
         never = [marks.sot, marks.msk, marks.sep, marks.nottoken, marks.seg]
         rows = torch.arange(self.config.vocab_size, device=self.device)
@@ -65,50 +63,44 @@ class GPTSANGenerator:
     @classmethod
     def open(cls, folder: Path, device: str | None = None, dtype: torch.dtype | str = "auto") -> "GPTSANGenerator":
         """Load the model and the tokenizer from a folder, to the GPU if there is one and `device` is None."""
-        shape = read_config(folder)
-        tokenizer = load_tokenizer(folder)
-        if len(tokenizer.swe) > shape.vocab_size:
+        config, tokenizer = read_config(folder), load_tokenizer(folder)
+        if len(tokenizer.swe) > config.vocab_size:
             raise CourseError(
                 tr(
                     "{folder}: the tokenizer has {swe} entries, but the model's vocab_size is {vocab_size}: they do "
                     "not belong together",
                     folder=folder,
                     swe=len(tokenizer.swe),
-                    vocab_size=shape.vocab_size,
+                    vocab_size=config.vocab_size,
                 )
             )
-        model = model_folder.load_weights(GPTSanForCausalLM, folder, shape, dtype=dtype)
+        model = model_folder.load_weights(GPTSanForCausalLM, folder, config, dtype=dtype)
         return cls(model.to(device or compute.device()), tokenizer)
 
     def continue_text(self, context: str, settings: GenerateConfig | None = None, prefix: str = "") -> list[str]:
         """Generate `num_generate` texts: the unchanged context and a continuation, without the bidirectional prefix."""
-        settings = settings or GenerateConfig()
-        prompt = self.prompt(context, prefix, settings.original_prompt)
-        rows = self.tokens(prompt, settings).tolist()
+        prompt = self.prompt(context, prefix)
+        rows = self.tokens(prompt, settings or GenerateConfig()).tolist()
         before = len(self.encoding.decode(prompt.written))
         texts = [self.encoding.decode(prompt.written + before_end(row, self.marks.eot)) for row in rows]
         return [context + text[before:] for text in texts]
 
-    def prompt(self, context: str, prefix: str = "", original: bool = False) -> Prompt:
-        """Encode a prompt: SOT (start of text), prefix, SEG (segmenter), context.
-
-        With `original`, the context is not cleaned, and its sentence ends and runs are read unchanged.
-        """
-        encode = self.encoding.encode_text
-        read = written = encode(context) if original else []
+    def prompt(self, context: str, prefix: str = "") -> Prompt:
+        """Encode a prompt: SOT (start of text), prefix, SEG (segmenter), context."""
+        read, written = [self.marks.sot, *self.encoding.encode_text(prefix), self.marks.seg], list[int]()
+        num_input = len(read) - 1
         # As in training, a run does not extend beyond its line.
-        for line in () if original else context.splitlines(keepends=True):
-            inputs, targets = decoder_part(encode(line, clean=True), self.marks)
+        for line in context.splitlines(keepends=True):
+            inputs, targets = decoder_part(self.encoding.encode_text(line, clean=True), self.marks)
             read, written = read + inputs, written + targets
-        before = [self.marks.sot, *encode(prefix)]
-        return Prompt([*before, self.marks.seg, *read], written, len(before))
+        return Prompt(read, written, num_input)
 
     @torch.inference_mode()
     def tokens(self, prompt: Prompt, settings: GenerateConfig) -> Tensor:
         """Generate continuations [num_generate, tokens]; tokens after the first end of text have no meaning."""
-        rng, number = self.rng(settings), settings.num_generate
-        again = torch.Generator(self.device).manual_seed(rng.initial_seed())
-        spout = self.spout(settings, number, rng)
+        number, rng = settings.num_generate, torch.Generator(self.device)
+        rng.manual_seed(rng.seed() if settings.seed is None else settings.seed)
+        spout = self.spout(settings.spout, number, rng)
         # Slots of the prompt: tokens and spout.
         slots, positions = len(prompt.read) + (spout is not None), int(self.config.max_position_embeddings)
         if slots >= positions:
@@ -120,10 +112,12 @@ class GPTSANGenerator:
                     positions=positions,
                 )
             )
-        read_as = torch.arange(self.config.vocab_size, device=self.device) if settings.original_prompt else self.read_as
         cache = DynamicCache(config=self.config)
-        logits = self.read(prompt.read, prompt.num_input, spout, past_key_values=cache, logits_to_keep=1)[:, -1]
         # Texts with the same spout vector share one pass over the prompt.
+        ids = torch.tensor([prompt.read], device=self.device).expand(1 if spout is None else len(spout), -1)
+        types = prefix_types(torch.tensor([prompt.num_input], device=self.device), ids.shape[1], spout is not None)
+        output = self.model(ids, token_type_ids=types, spout=spout, past_key_values=cache, logits_to_keep=1)
+        logits = output.logits[:, -1]
         if len(logits) < number:
             cache.batch_repeat_interleave(number)
             logits = logits.expand(number, -1)
@@ -133,60 +127,44 @@ class GPTSANGenerator:
         length = min(settings.max_new_tokens, positions - slots)
         with progress(length, "token", "generating") as bar:
             while True:
-                chosen, left = self._choose(logits, settings, rng), length - len(rows)
-                wrong = self.characters.wrong(recent, left, chosen) & ~ended
-                if wrong.any():
-                    allowed = logits.masked_fill(self.characters.blocked(recent, left), -torch.inf)
-                    chosen[wrong] = self._choose(allowed[wrong], settings, again)
+                left = length - len(rows)
+                blocked = self.never | self.characters.blocked(recent, left)
+                chosen = self._choose(logits.float().masked_fill(blocked, -torch.inf), settings, rng)
                 rows.append(chosen)
                 recent = torch.cat([recent, chosen[:, None]], 1)[:, -RECENT:]
                 bar.update()
                 ended |= chosen == self.marks.eot
                 if left == 1 or ended.all():
                     return torch.stack(rows, 1)
-                output = self.model(read_as[chosen][:, None], past_key_values=cache, use_cache=True)
+                output = self.model(self.read_as[chosen][:, None], past_key_values=cache, use_cache=True)
                 logits = output.logits[:, -1]
 
-    def rng(self, settings: SpoutSettings) -> torch.Generator:
-        """Return a random generator with the seed from the settings, or with a random seed if none is set."""
-        rng = torch.Generator(self.device)
-        return rng.manual_seed(rng.seed() if settings.seed is None else settings.seed)
-
-    def spout(self, settings: SpoutSettings, texts: int, rng: torch.Generator) -> Tensor | None:
+    def spout(self, wanted: int | str, texts: int, rng: torch.Generator) -> Tensor | None:
         """Return the input to the spout: [texts, d_spout] for "uniform", None for "none", otherwise [1, d_spout]."""
-        width, wanted, label = self.config.d_spout, settings.spout, settings.label
+        width = self.config.d_spout
         if wanted == "none":
             return None
         if not width:
             raise UsageError(
                 tr("spout: {wanted} is not allowed: this model has no spout (d_spout 0); allowed: none", wanted=wanted)
             )
-        if label is not None and label >= width:
-            raise UsageError(
-                tr(
-                    "spout: class {label} is not allowed: this model has classes 0 to {width}",
-                    label=label,
-                    width=width - 1,
-                )
-            )
         if wanted == "uniform":
             return torch.rand(texts, width, generator=rng, device=self.device)
         vector = torch.zeros(1, width, device=self.device)
-        if label is not None:
-            vector[0, label] = 1
+        if wanted not in SPOUTS:
+            if int(wanted) >= width:
+                raise UsageError(
+                    tr(
+                        "spout: class {label} is not allowed: this model has classes 0 to {width}",
+                        label=wanted,
+                        width=width - 1,
+                    )
+                )
+            vector[0, int(wanted)] = 1
         return vector
-
-    def read(self, ids: list[int], num_input: int, spout: Tensor | None, **options: Any) -> Tensor:
-        """Run the model on a sequence with each spout vector, or none; return the logits [N or 1, T, V]."""
-        texts = 1 if spout is None else len(spout)
-        rows = torch.tensor([ids], device=self.device).expand(texts, -1)
-        types = prefix_types(torch.tensor([num_input], device=self.device), len(ids), spout is not None)
-        logits: Tensor = self.model(rows, token_type_ids=types, spout=spout, **options).logits
-        return logits
 
     def _choose(self, logits: Tensor, settings: GenerateConfig, rng: torch.Generator) -> Tensor:
         """Choose the next tokens [N] from the logits [N, V]."""
-        logits = logits.float().masked_fill(self.never, -torch.inf)
         best = logits.topk(min(settings.top_k or len(self.encoding), len(self.encoding)))
         first = best.indices[:, 0]
         if settings.greedy:

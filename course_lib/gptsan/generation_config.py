@@ -1,7 +1,4 @@
-"""Settings for `course gptsan generate` (see generate.py) and `course gptsan fill` (see fill.py).
-
-This module does not import torch.
-"""
+"""Settings for `course gptsan generate` (see generate.py). This module does not import torch."""
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -12,32 +9,15 @@ SPOUTS = ("none", "uniform", "zeros")
 
 
 @dataclass(frozen=True, config=STRICT)
-class SpoutSettings:
-    """Spout input and random seed. The model must have been trained with the same kind of spout input."""
-
-    spout: int | str = setting(
-        "none", "none, uniform (noise from [0, 1) for each text), zeros, or a class number from 0"
-    )
-    seed: int | None = setting(0, "seed of the random generator; unset: different texts in each call", ge=0, lt=1 << 32)
-
-    @model_validator(mode="after")
-    def _spout(self) -> "SpoutSettings":
-        if self.spout not in SPOUTS and not str(self.spout).isdecimal():
-            raise ValueError(
-                f"spout: {self.spout!r} is not allowed; allowed: none, uniform, zeros, or a class number from 0"
-            )
-        return self
-
-    @property
-    def label(self) -> int | None:
-        """Class number, or None if `spout` is not a class number."""
-        return None if self.spout in SPOUTS else int(self.spout)
-
-
-@dataclass(frozen=True, config=STRICT)
-class GenerateConfig(SpoutSettings):
+class GenerateConfig:
     """Settings for generation. The defaults match run_generate.py in tanreinama/GPTSAN."""
 
+    spout: int | str = setting(
+        "none",
+        "none, uniform (noise from [0, 1) for each text), zeros, or a class number from 0; the model must have been "
+        "trained with the same kind of spout input",
+    )
+    seed: int | None = setting(0, "seed of the random generator; unset: different texts in each call", ge=0, lt=1 << 32)
     num_generate: int = setting(1, "number of texts, sampled independently", ge=1, le=1024)
     max_new_tokens: int = setting(
         300, "maximum length of the continuation [tokens]; also limited by the model's positions", ge=1
@@ -47,27 +27,16 @@ class GenerateConfig(SpoutSettings):
         1.0, "the logits are divided by it; below 1: probable tokens become more probable", ge=0.01
     )
     greedy: bool = setting(False, "always choose the most probable token, without sampling")
-    original_prompt: bool = setting(
-        False,
-        "read the context as the original's generator does: without cleaning, sentence ends and runs unchanged; "
-        "in training a sentence end is read as SEP",
-    )
 
     @model_validator(mode="after")
-    def _texts(self) -> "GenerateConfig":
+    def _together(self) -> "GenerateConfig":
+        if self.spout not in SPOUTS and not str(self.spout).isdecimal():
+            raise ValueError(
+                f"spout: {self.spout!r} is not allowed; allowed: none, uniform, zeros, or a class number from 0"
+            )
         if self.greedy and self.num_generate > 1 and self.spout != "uniform":
             raise ValueError(
                 f"num_generate: {self.num_generate} is not allowed with greedy: all texts would be the same; "
                 "allowed: 1, or spout uniform"
             )
         return self
-
-
-@dataclass(frozen=True, config=STRICT)
-class FillConfig(SpoutSettings):
-    """Settings for mask filling."""
-
-    choices: int = setting(5, "number of candidates shown for each mask, most probable first", ge=1, le=1000)
-    no_offset: bool = setting(
-        False, "predict a masked token at its own position: for models trained on examples with no_offset_mlm"
-    )

@@ -1,12 +1,10 @@
-"""Input files for `course gptsan encode`, read in pieces of bounded size.
+"""Documents for `course gptsan encode`: files with or without a class, read in groups of about 1 MB.
 
-They are listed in a CSV file with their classes, or given by a pattern. As in the rest of the course, a .txt file is
-plain text and any other file is JSON Lines (documents.py).
+A .txt file is one document; any other file is JSON Lines with a document a line (documents.py).
 """
 
 import csv
 import glob
-import io
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from course_lib.documents import BATCH, LineBatch, read_batches, texts
+from course_lib.documents import BATCH, read_batches, texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import inner_suffix, require_file
 
@@ -22,32 +20,18 @@ HEADER = ["filename", "fileid"]
 
 
 class Source(NamedTuple):
-    """File to encode, with the class label of its documents, if any. A .txt file is one document."""
+    """File to encode, with the class label of its documents, if any."""
 
     path: Path
     label: int | None = None
 
 
-class Piece(NamedTuple):
-    """A document from a .jsonl file, or consecutive lines from a .txt file: about 1 MB, 4 MB without a blank line."""
+class Document(NamedTuple):
+    """A document, or a part of a .txt file of more than 4 MB."""
 
-    document: int  # index of the document
-    number: int  # index within the document, from 0
+    number: int
     label: int | None
-    batch: LineBatch
-
-    def lines(self) -> list[str]:
-        """Return the decoded lines. All types of line endings are recognized."""
-        path, text = self.batch.path, ""
-        for number, line in self.batch.numbered() if _is_plain(path) else ():
-            try:
-                text += line.decode("utf-8-sig" if number == 1 else "utf8")
-            except UnicodeDecodeError as error:
-                raise CourseError(f"{path}, line {number}: not UTF-8 at byte {error.start} of the line") from None
-        lines = list(io.StringIO(text if _is_plain(path) else "".join(texts(self.batch)), newline=None))
-        if self.number == 0 and not any(map(str.strip, lines)):
-            raise CourseError(f"{path}, line {self.batch.first}: no text in it")
-        return lines
+    text: str
 
 
 def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Source]:
@@ -58,10 +42,10 @@ def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Source]:
             files themselves.
         d_spout: Width of the spout; class numbers must be below it.
     """
-    if isinstance(inputs, str) and inputs.endswith(".csv"):
-        return _read_list(Path(inputs), d_spout)
     if not isinstance(inputs, str):
         return [Source(require_file(path)) for path in inputs]
+    if inputs.endswith(".csv"):
+        return _read_list(Path(inputs), d_spout)
     # Path.glob does not accept an absolute pattern.
     paths = map(Path, sorted(glob.glob(inputs, recursive=True)))  # noqa: PTH207
     sources = [Source(require_file(path)) for path in paths if not path.is_dir()]
@@ -80,46 +64,39 @@ def _read_list(path: Path, d_spout: int) -> list[Source]:
                 raise CourseError(f"expected {','.join(HEADER)!r}, found {','.join(first)[:60]!r}")
             for name, label in filter(None, rows):
                 source = Source(require_file(path.parent / name), int(label))
-                if not 0 <= int(label) < d_spout:
-                    raise CourseError(
-                        f"class {label} is outside the spout: 0 to {d_spout - 1} are allowed (d_spout {d_spout})"
-                    )
                 if sources.setdefault(source.path.resolve(), source) is not source:
                     raise CourseError(f"{name} is listed twice")
-        # OSError means that the operating system does not allow this file name.
-        except (CourseError, OSError, ValueError, csv.Error) as error:
+                if not 0 <= int(label) < d_spout:
+                    raise CourseError(f"class {label} is outside the spout: 0 to {d_spout - 1} are allowed")
+        except (CourseError, ValueError, csv.Error) as error:
             raise CourseError(f"{path}, line {rows.line_num}: {error}") from None
     if not sources:
         raise CourseError(f"{path}: lists no files")
     return list(sources.values())
 
 
-def read_pieces(sources: Sequence[Source], seed: int) -> Iterator[list[Piece]]:
-    """Yield the documents of the files in groups of about 1 MB.
+def read_documents(sources: Sequence[Source], seed: int) -> Iterator[tuple[list[Document], int]]:
+    """Yield the documents of the files in groups of about 1 MB, each with its size in bytes.
 
     The files are shuffled, and so are the documents within each batch of about 1 MB from a .jsonl file. A .txt file has
-    the index of its source as its document index; documents from .jsonl files have the indices after those.
+    the index of its source as its number; documents from .jsonl files have the numbers after those.
     """
     rng = np.random.default_rng(seed)
     numbers = itertools.count(len(sources))
-    group: list[Piece] = []
+    group: list[Document] = []
     size = 0
     for index in rng.permutation(len(sources)).tolist():
         path, label = sources[index]
-        for number, batch in enumerate(read_batches(path)):
-            if _is_plain(path):
-                group.append(Piece(index, number, label, batch))
+        for batch in read_batches(path):
+            if inner_suffix(path) == ".txt":
+                group.append(Document(index, label, "\n\n".join(texts(batch))))
             else:
-                documents = [LineBatch(path, at, [line], len(line)) for at, line in batch.numbered() if line.strip()]
-                order = rng.permutation(len(documents)).tolist()
-                group += [Piece(next(numbers), 0, label, documents[place]) for place in order]
+                found = list(texts(batch))
+                order = rng.permutation(len(found)).tolist()
+                group += [Document(next(numbers), label, found[place]) for place in order]
             size += batch.size
             if size >= BATCH:
-                yield group
+                yield group, size
                 group, size = [], 0
     if group:
-        yield group
-
-
-def _is_plain(path: Path) -> bool:
-    return inner_suffix(path) == ".txt"
+        yield group, size

@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from course_lib.gptsan.layouts import NO_TARGET
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 
 # Examples in a forward pass.
@@ -61,7 +60,5 @@ def _batches(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]]) -> It
 
 
 def _read(model: GPTSanForCausalLM, batch: dict[str, Tensor], spout: Tensor | None, **options: Any) -> Any:
-    x = batch["x"]
-    types = prefix_types(batch["num_input"], x.shape[1], spout is not None)
-    vector = None if spout is None else spout.to(model.device).expand(len(x), -1)
-    return model(x, token_type_ids=types, spout=vector, use_cache=False, **options)
+    vector = None if spout is None else spout.to(model.device).expand(len(batch["x"]), -1)
+    return model(batch["x"], spout=vector, use_cache=False, **options)

@@ -38,11 +38,10 @@ class _Profile:
 
     def __init__(self, settings: Any, shape: GPTSANShape, length: int, trained: set[str]) -> None:
         self.shape, self.length, self.trained = shape, length, trained
-        self.fused = bool(settings.model.attention == "sdpa")
         self.again = bool(settings.model.recompute == "full")
         self.jitter = bool(settings.loss.router_jitter)
-        # The spout takes up a position.
-        self.slots = length + bool(settings.spout.mode != "none")
+        # The spout takes up a position, and only with it is there an attention mask [T, T+1].
+        self.mask: int = length * (length + 1) if settings.spout.mode != "none" else 0
         self.tokens: int = settings.batch.micro_size * length
         self.width: int = BYTES[settings.precision.dtype]
         # Bytes in a [B, T, d_model] tensor.
@@ -64,10 +63,8 @@ class _Profile:
         if layer < self.first:
             return 0
         learns = self.learns[layer]
-        # The attention output is stored if the output projection is trained, and always with the fused kernel.
-        mixture = learns or self.fused
-        # Always stored: q, k, v and the norm input. Also stored in a trained layer: x.
-        attention = (4 + learns + mixture) * self.stream + self._core()
+        # Always stored: q, k, v, the attention output and the norm input. Also stored in a trained layer: x.
+        attention = (5 + learns) * self.stream + self._core()
         if layer >= self.shape.num_switch_layers:
             # Always stored: the inputs to swish and the norm. Also stored in a trained layer: the swish output and x.
             wide = self.width * self.tokens * self.shape.d_ext
@@ -75,15 +72,8 @@ class _Profile:
         return attention + self._switch(learns)
 
     def _core(self) -> int:
-        """Return the activations [bytes] that the attention operation itself stores.
-
-        SDPA: the mask in the dtype of the scores, and one fp32 value per query and head. Eager: a boolean mask and the
-        softmax output in fp32, and in 16 bits if the run computes in 16 bits.
-        """
-        rows, mask = self.tokens * self.shape.num_heads, self.tokens * self.slots
-        if self.fused:
-            return 4 * rows + self.width * mask
-        return rows * self.slots * (4 + (self.width if self.width < 4 else 0)) + mask
+        """Return the activations [bytes] of SDPA: the mask in the run's dtype, and an fp32 value per query and head."""
+        return 4 * self.tokens * self.shape.num_heads + self.width * self.mask
 
     def _switch(self, learns: bool) -> int:
         """Return the activations [bytes] that the feed-forward part of a switch layer stores."""
@@ -111,7 +101,7 @@ class _Profile:
         ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])
         if self.again:
             router = 12 * self.tokens * self.shape.num_experts * sum(self.learns[: self.shape.num_switch_layers])
-            return (self.shape.num_layers - self.first + ends) * self.stream + self.tokens * self.slots + router
+            return (self.shape.num_layers - self.first + ends) * self.stream + self.mask + router
         return sum(map(self.kept, range(self.shape.num_layers))) + ends * self.stream
 
     def block(self) -> int:

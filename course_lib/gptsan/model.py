@@ -28,7 +28,7 @@ from transformers.utils.generic import can_return_tuple
 
 from course_lib.gptsan.attention import SelfAttention, prefix_lm_mask
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.experts import FeedForward, Linear, router_losses
+from course_lib.gptsan.experts import FeedForward, Linear, balance_loss
 from course_lib.gptsan.shape import SPOUT_LAYERS
 
 
@@ -40,9 +40,7 @@ class GPTSanOutput(ModelOutput):  # type: ignore[misc]
     logits: Tensor | None = None  # [B, T, V]
     past_key_values: Cache | None = None
     router_logits: tuple[Tensor, ...] | None = None  # for each switch layer: [B, T, E]
-    balance_loss: Tensor | None = None
-    z_loss: Tensor | None = None
-    router_loss: Tensor | None = None  # sum of the two losses above, weighted by their coefficients; part of `loss`
+    router_loss: Tensor | None = None  # load-balancing loss times its coefficient; part of `loss`
 
 
 class Table(nn.Embedding):
@@ -210,7 +208,7 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         past_key_values: Cache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        output_router_logits: bool | None = None,
+        output_router_logits: bool = False,
         logits_to_keep: int = 0,
     ) -> GPTSanOutput:
         """Compute the logits [B, T, V] and, with labels, the loss.
@@ -219,19 +217,16 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         cross-entropy [nats] over the other positions, plus the router loss. Without labels, logits are computed for the
         last `logits_to_keep` tokens; 0 means all. Other arguments: see `GPTSanModel`.
         """
-        config = self.config
         use_cache = False if use_cache is None and labels is not None else use_cache
         output = self.model(input_ids, attention_mask, token_type_ids, spout, past_key_values, use_cache)
-        balance, z = router_losses(output.router_logits)
-        router_loss = config.router_balance_coef * balance + config.router_z_coef * z
+        router_loss = self.config.router_balance_coef * balance_loss(output.router_logits)
         last = output.last_hidden_state[:, -logits_to_keep if labels is None else 0 :]
         logits = self.lm_head(last) + self.final_logits_bias
         loss = None
         if labels is not None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten()) + router_loss
-        wanted = config.output_router_logits if output_router_logits is None else output_router_logits
-        router_logits = output.router_logits if wanted else None
-        return GPTSanOutput(loss, logits, output.past_key_values, router_logits, balance, z, router_loss)
+        router_logits = output.router_logits if output_router_logits else None
+        return GPTSanOutput(loss, logits, output.past_key_values, router_logits, router_loss)
 
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, next_sequence_length: int | None = None, **kwargs: Any

@@ -20,11 +20,7 @@ def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) ->
     if mode == "uniform":
         return rng.random(width, np.float32)
     vector = np.zeros(width, np.float32)
-    if mode == "half_onehot":
-        vector[label % (width // 2)] = 1
-        vector[width // 2 :] = rng.random(width - width // 2, np.float32)
-    else:
-        vector[label % width] = 1
+    vector[label % width] = 1
     return vector
 
 
@@ -60,7 +56,7 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
 
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
-    """Stack samples into tensors: x, y [B, T]; i, num_input [B]; spout [B, d_spout] if the samples have one."""
+    """Stack samples into tensors: x, y [B, T]; i [B]; spout [B, d_spout] if the samples have one."""
     return {name: torch.from_numpy(np.stack([sample[name] for sample in samples])) for name in samples[0]}
 
 

@@ -11,8 +11,7 @@ import torch
 from course_lib.evaluation.causal import target_scores
 from course_lib.evaluation.scoring import Scores, Tokens, Window
 from course_lib.gptsan.generate import GPTSANGenerator
-from course_lib.gptsan.generation_config import GenerateConfig, SpoutSettings
-from course_lib.gptsan.prefix import prefix_types
+from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.settings.config import build
 
 
@@ -20,10 +19,9 @@ class GptsanScorer:
     """A GPTSAN generator's model as a `ScoringModel`."""
 
     def __init__(self, generator: GPTSANGenerator, spout: int | str = "none") -> None:
-        """Take the model of a generator, and the spout input for every text (see SpoutSettings)."""
-        self.generator, self.spout = generator, spout
-        settings = build(SpoutSettings, {"spout": spout})
-        self.vector = generator.spout(settings, 1, generator.rng(settings))
+        """Take the model of a generator, and the spout input for every text (see GenerateConfig)."""
+        self.generator, self.spout = generator, build(GenerateConfig, {"spout": spout}).spout
+        self.vector = generator.spout(self.spout, 1, torch.Generator(generator.device).manual_seed(0))
 
     @property
     def room(self) -> int:
@@ -51,8 +49,7 @@ class GptsanScorer:
         width = max(map(len, rows))
         ids = torch.tensor([row + [marks.nottoken] * (width - len(row)) for row in rows], device=device)
         spout = None if self.vector is None else self.vector.expand(len(rows), -1)
-        types = prefix_types(torch.ones(len(rows), dtype=torch.long, device=device), width, spout is not None)
-        logits = self.generator.model(ids, token_type_ids=types, spout=spout, use_cache=False).logits
+        logits = self.generator.model(ids, spout=spout, use_cache=False).logits
         parts = zip(logits, heads, windows, strict=True)
         return [target_scores(row[len(head) :], window) for row, head, window in parts]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Gptsan(Task):
-    """A task that trains a GPTSAN model on encoded examples (lm, mlm or hybrid), optionally with spout vectors."""
+    """A task that trains a GPTSAN model on encoded examples, optionally with spout vectors."""
 
     settings_class = GptsanConfig
     settings: GptsanConfig
@@ -59,8 +59,7 @@ class Gptsan(Task):
         mine = {name: sha256(tokenizer / name) for name in swe.FILES}
         if examples.report.get("tokenizer", mine) != mine:
             raise UsageError(f"data.input: {examples.folder} was encoded with another tokenizer than {tokenizer}")
-        classes = {"onehot": shape.d_spout, "half_onehot": shape.d_spout // 2}
-        examples.check(shape.vocab_size, classes.get(mode))
+        examples.check(shape.vocab_size, shape.d_spout if mode == "onehot" else None)
         needed, positions = examples.report["num_context"] + spouted, shape.max_position_embeddings
         if needed > positions:
             raise UsageError(
@@ -141,8 +140,7 @@ class Gptsan(Task):
                 pad_token_id=encoding.sep,
                 eos_token_id=encoding.eot,
             )
-        shape.router_balance_coef, shape.router_z_coef = loss.router_balance, loss.router_z
-        shape.router_jitter_noise = loss.router_jitter
+        shape.router_balance_coef, shape.router_jitter_noise = loss.router_balance, loss.router_jitter
         return shape
 
     @override
@@ -157,7 +155,6 @@ class Gptsan(Task):
 
         settings, shape = self.settings, self.shape()
         checkpoint, dtype = settings.model.checkpoint, TORCH[settings.precision.dtype]
-        shape._attn_implementation = settings.model.attention
         model: GPTSanForCausalLM
         if checkpoint:
             model = load_weights(GPTSanForCausalLM, checkpoint, shape, dtype=dtype)
@@ -199,12 +196,9 @@ class Gptsan(Task):
     @override
     def loss(self, model: Any, batch: Any) -> Any:
         """Return the mean cross-entropy [nats] per target; in training, plus z_loss · mean (log Z)² and router loss."""
-        from course_lib.gptsan.prefix import prefix_types
         from course_lib.gptsan.samples import cross_entropy
 
-        spout = batch.get("spout")
-        types = prefix_types(batch["num_input"], batch["x"].shape[1], spout is not None)
-        output = model(input_ids=batch["x"], token_type_ids=types, spout=spout, use_cache=False)
+        output = model(input_ids=batch["x"], spout=batch.get("spout"), use_cache=False)
         loss, log_z = cross_entropy(output.logits, batch["y"])
         return loss + self.settings.loss.z_loss * log_z + output.router_loss if model.training else loss
 

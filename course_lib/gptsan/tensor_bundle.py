@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from google_crc32c import extend
 
 from course_lib.errors import CourseError
-from course_lib.files import require_file
-from course_lib.gptsan.tfrecord import masked_crc32c
+from course_lib.files import CHUNK, require_file
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48  # bytes: two block handles, padding, the magic number
@@ -82,6 +82,14 @@ class TensorBundle:
                 f"{shard}: {name}: checksum differs, the file is damaged at bytes {entry.offset} to {end}"
             )
         return torch.from_numpy(raw.view(kind).reshape(entry.shape)).view(dtype)
+
+
+def masked_crc32c(data: Any) -> int:
+    """Return the CRC32C of a buffer, masked as leveldb does: a CRC of data that contains CRCs is weak."""
+    crc = 0
+    for start in range(0, len(data), CHUNK):
+        crc = extend(crc, bytes(data[start : start + CHUNK]))
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def find_index(source: Path) -> Path:

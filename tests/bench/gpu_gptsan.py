@@ -101,7 +101,7 @@ def _examples(bench: Bench) -> None:
     with ExampleWriter(folder, length) as writer:
         numbers = np.arange(count)
         labels = numbers % CLASSES
-        writer.append(x=tokens[:, :-1], y=tokens[:, 1:], i=labels, num_input=np.ones(count), document=numbers)
+        writer.append(x=tokens[:, :-1], y=tokens[:, 1:], i=labels, document=numbers)
     classes = {str(label): count // CLASSES for label in range(CLASSES)}
     report = {"examples": count, "num_context": length, "classes": classes, "largest_id": highest}
     (folder / "encoding.json").write_text(json.dumps(report))

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 from course_lib.gptsan.shape import GPTSANShape
-from course_lib.gptsan.tensor_bundle import MAGIC
+from course_lib.gptsan.tensor_bundle import MAGIC, masked_crc32c
 from course_lib.gptsan.tf_names import variables
-from course_lib.gptsan.tfrecord import masked_crc32c
 
 DTYPES = {"float32": 1, "int64": 9, "float16": 19}
 RESTART = 4  # entries between keys that stand whole

@@ -18,7 +18,7 @@ def write(folder: Path, labels: list[int], context: int = 4, documents: list[int
     with ExampleWriter(folder, context) as writer:
         for part, source in zip(np.array_split(np.array(labels, int), 2), np.array_split(sources, 2)):
             grid = np.repeat(part[:, None], context, axis=1)
-            writer.append(x=grid + 10, y=grid - 1, i=part, num_input=part + 1, document=source)
+            writer.append(x=grid + 10, y=grid - 1, i=part, document=source)
     classes = {label: labels.count(label) for label in sorted(set(labels))}
     report = {"examples": len(labels), "num_context": context, "classes": classes, "largest_id": max(labels) + 10}
     (folder / "encoding.json").write_text(json.dumps(report))

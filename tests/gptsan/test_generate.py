@@ -1,4 +1,4 @@
-"""Generation and mask filling: what a model learned from layouts.py's examples comes out, and every setting does what it says."""
+"""Generation: what a model learned from layouts.py's examples comes out, and every setting does what it says."""
 
 import math
 from collections import Counter
@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 import torch
 from course_lib.errors import CourseError, UsageError
-from course_lib.generation.character_mask import WholeCharacters
-from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.fill import fill
 from course_lib.gptsan.generate import GPTSANGenerator
-from course_lib.gptsan.generation_config import FillConfig, GenerateConfig
+from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.layouts import pack
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
@@ -76,26 +73,11 @@ def flat(words: GPTSanTokenizer) -> GPTSANGenerator:
 
 @pytest.mark.parametrize("text", [DOG, CAT, "外は雨だ！"])
 def test_a_prompt_is_read_as_a_training_example(random: GPTSANGenerator, text: str) -> None:
-    settings, rng = EncodeConfig(num_context=64), np.random.default_rng(0)
-    ((example,), _) = pack(text.splitlines(), random.encoding, random.marks, settings, rng, str)
+    ((x, y),) = pack(text.splitlines(), random.encoding, random.marks, 64)
     prompt = random.prompt(text + "\n")
-    assert prompt.num_input == example.num_input
-    assert prompt.read == example.x[: len(prompt.read)]
-    assert prompt.written == example.y[1 : 1 + len(prompt.written)]
-
-
-def test_without_offset_a_mask_is_read_at_its_own_place(random: GPTSANGenerator) -> None:
-    text = "犬が[MASK]えた。"
-    before, after = (list(map(LETTERS.index, part)) for part in ("犬が", "えた。"))
-    ids = torch.tensor([[random.marks.sot, *before, random.marks.msk, *after]])
-    with torch.no_grad():
-        logits = random.model(ids, token_type_ids=torch.ones_like(ids)).logits[0, :, : random.marks.sot]
-    for place, no_offset in ((2, False), (3, True)):
-        choice = fill(random, text, FillConfig(no_offset=no_offset)).masks[0][0]
-        parts = random.characters.blocked(torch.zeros(1, 0, dtype=torch.long), 1)[0, : random.marks.sot]
-        share, token = logits[place].masked_fill(parts, -torch.inf).softmax(-1).max(-1)
-        assert choice.piece == random.encoding.names[int(token)]
-        assert choice.probability == pytest.approx(float(share), rel=1e-4)
+    assert prompt.num_input == 1
+    assert prompt.read == x[: len(prompt.read)]
+    assert prompt.written == y[1 : 1 + len(prompt.written)]
 
 
 @contextmanager
@@ -142,18 +124,6 @@ def test_the_cache_gives_what_the_whole_gives(random: GPTSANGenerator, spout: in
         written.append(token)
         ids.append(random.marks.sep if token in random.marks.ends else token)
     assert len(set(found)) > 3
-
-
-def test_transformers_generate_agrees_with_the_original_prompt(random: GPTSANGenerator) -> None:
-    settings = GenerateConfig(greedy=True, spout=1, max_new_tokens=20, original_prompt=True)
-    prompt = random.prompt("犬が吠えた。", "猫", original=True)
-    types = prefix_types(torch.tensor([prompt.num_input]), len(prompt.read), True)
-    theirs = random.model.generate(
-        torch.tensor([prompt.read]), token_type_ids=types, spout=torch.eye(WIDTH)[1:2], do_sample=False, max_new_tokens=20,
-        suppress_tokens=random.never.nonzero()[:, 0].tolist(), eos_token_id=random.marks.eot, pad_token_id=random.marks.eot,
-        logits_processor=[WholeCharacters(random.characters, len(prompt.read) + 20)],
-    )  # fmt: skip
-    assert random.tokens(prompt, settings)[0].tolist() == theirs[0, len(prompt.read) :].tolist()
 
 
 def test_a_text_does_not_depend_on_those_beside_it(random: GPTSANGenerator) -> None:
@@ -218,10 +188,6 @@ def test_what_does_not_fit_is_one_line(flat: GPTSANGenerator) -> None:
     assert len(flat.continue_text(longest)[0]) == len(longest) + 1
     with pytest.raises(UsageError, match="context: 49 tokens"):
         flat.continue_text("犬", prefix=longest)
-    with pytest.raises(UsageError, match="text: 50 tokens"):
-        fill(flat, "[MASK]" + "猫" * 48)
-    with pytest.raises(UsageError, match=r"no \[MASK\]"):
-        fill(flat, "猫")
 
 
 def test_a_folder_with_another_tokenizer_is_one_line(random: GPTSANGenerator, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import torch
 from course_lib.gptsan import measure
 from course_lib.gptsan.measure import mean_loss, router_logits
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.samples import collate
 from torch.nn.functional import cross_entropy
 
@@ -29,7 +28,7 @@ def examples(model: GPTSanForCausalLM) -> list[dict[str, Any]]:
     for label in range(NUMBER):
         x = rng.integers(0, 6, LENGTH)
         y = np.where(np.arange(LENGTH) < 4 + label % 3, x, -1)
-        found.append({"x": x, "y": y, "i": np.int64(label % 2), "num_input": np.int64(1)})
+        found.append({"x": x, "y": y, "i": np.int64(label % 2)})
     return found
 
 
@@ -37,10 +36,9 @@ def examples(model: GPTSanForCausalLM) -> list[dict[str, Any]]:
 def test_the_loss_is_that_of_one_pass(model, examples, told, monkeypatch) -> None:
     spout = None if told is None else torch.eye(model.config.d_spout)[told]
     batch = collate(examples)
-    types = prefix_types(batch["num_input"], LENGTH, told is not None)
     vector = None if spout is None else spout.expand(NUMBER, -1)
     with torch.inference_mode():
-        logits = model(batch["x"], token_type_ids=types, spout=vector).logits
+        logits = model(batch["x"], spout=vector).logits
     expected = cross_entropy(logits.flatten(0, 1), batch["y"].flatten(), ignore_index=-1).item()
     for size in (1, 3, 16):
         monkeypatch.setattr(measure, "BATCH", size)
@@ -50,9 +48,8 @@ def test_the_loss_is_that_of_one_pass(model, examples, told, monkeypatch) -> Non
 
 def test_router_logits_are_those_of_one_pass_in_order(model, examples, monkeypatch) -> None:
     batch = collate(examples)
-    types = prefix_types(batch["num_input"], LENGTH, False)
     with torch.inference_mode():
-        expected = model(batch["x"], token_type_ids=types, output_router_logits=True).router_logits
+        expected = model(batch["x"], output_router_logits=True).router_logits
     monkeypatch.setattr(measure, "BATCH", 3)
     found = router_logits(model, examples)
     assert found.shape == (model.config.num_switch_layers, NUMBER * LENGTH, model.config.num_experts)

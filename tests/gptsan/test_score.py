@@ -7,10 +7,8 @@ import pytest
 import torch
 from course_lib.evaluation import bits
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.layouts import Marks, pack
-from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.score import GptsanScorer
 from course_lib.gptsan.tokenizer import GPTSanTokenizer
 
@@ -29,17 +27,14 @@ def test_a_document_costs_what_its_training_example_costs(
     generator: GPTSANGenerator, words: GPTSanTokenizer, spout: str
 ) -> None:
     text = "犬が吠えた。外は雨だ！わんわんわん、あああ。"
-    settings = EncodeConfig(mode="lm", num_context=64)
-    ((example,), _) = pack([text], words.swe, Marks.of(words.swe), settings, np.random.default_rng(0), str)
+    ((x, y),) = pack([text], words.swe, Marks.of(words.swe), 64)
     scorer = GptsanScorer(generator, spout)
-    length = max(at for at, label in enumerate(example.y) if label >= 0) + 1
-    ids = torch.tensor([example.x[:length]])
-    types = prefix_types(torch.tensor([example.num_input]), length, spout != "none")
+    length = max(at for at, label in enumerate(y) if label >= 0) + 1
     with torch.no_grad():
-        logits = generator.model(ids, token_type_ids=types, spout=scorer.vector).logits[0].log_softmax(-1)
-    nats = -sum(logits[at, label].item() for at, label in enumerate(example.y[:length]) if label >= 0)
+        logits = generator.model(torch.tensor([x[:length]]), spout=scorer.vector).logits[0].log_softmax(-1)
+    nats = -sum(logits[at, label].item() for at, label in enumerate(y[:length]) if label >= 0)
     found = bits.bits(scorer, [text])
-    assert found.tokens == sum(label >= 0 for label in example.y) <= scorer.room
+    assert found.tokens == sum(label >= 0 for label in y) <= scorer.room
     assert found.bits == pytest.approx(nats / math.log(2), rel=1e-5)
 
 
@@ -58,8 +53,7 @@ def test_later_windows_begin_like_a_training_example(generator: GPTSANGenerator)
     (found,) = score(scorer, [tokens], WindowSettings(window=16, stride=8))
     # the second window: tokens 8 to 23, of which 16 to 23 are scored
     ids = torch.tensor([[scorer.generator.marks.sot, scorer.generator.marks.seg, *tokens.read[8:24]]])
-    types = prefix_types(torch.tensor([1]), ids.shape[1], False)
     with torch.no_grad():
-        rows = generator.model(ids, token_type_ids=types).logits[0, 2:].log_softmax(-1)
+        rows = generator.model(ids).logits[0, 2:].log_softmax(-1)
     expected = [rows[at - 8, tokens.target[at]].item() for at in range(16, 24)]
     assert found.log_probabilities[16:24] == pytest.approx(expected, abs=1e-5)

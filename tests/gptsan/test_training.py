@@ -39,7 +39,7 @@ def inputs(folder: Path) -> Path:
         (folder / f"{number}.txt").write_text(TEXTS[number % 3] * (1 + number % 2), encoding="utf8")
         rows.append(f"{number}.txt,{number % 3}")
     (folder / "list.csv").write_text("\n".join(rows), encoding="utf8")
-    settings = EncodeConfig(num_context=40, d_spout=8, shards=0)
+    settings = EncodeConfig(num_context=40, d_spout=8)
     encode(str(folder / "list.csv"), folder / "words", folder / "examples", settings)
     torch.manual_seed(0)
     shape = GPTSanConfig(
@@ -62,7 +62,7 @@ def settings(place: Path, run: Path, *overrides: str) -> GptsanConfig:
     values = {
         "model": {"checkpoint": str(place / "stage"), "ignore": str(place / "stage" / IGNORE)},
         "data": {"input": str(place / "examples"), "held_out": 0.2},
-        "spout": {"mode": "half_onehot"},
+        "spout": {"mode": "uniform"},
         "batch": {"global_size": 8, "micro_size": 2},
         "optimizer": {"lr": {"max": 1e-2, "min": 1e-3, "warmup_steps": 2}},
         "precision": {"dtype": "fp32"},
@@ -104,7 +104,7 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     assert all(torch.equal(one[name], two[name]) for name in one)
     losses = ([entry["loss"] for entry in run.log if entry["kind"] == "train"] for run in (unbroken, resumed))
     assert next(losses) == next(losses)
-    with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has half_onehot"):
+    with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has uniform"):
         launch.train(Gptsan(settings(place, tmp_path / "run", "spout.mode=onehot")), resume=True)
 
 
@@ -183,8 +183,6 @@ def test_names_are_matched_exactly(place):
 def test_spout_modes():
     rng = np.random.default_rng(0)
     assert spout_vector("onehot", 11, 8, rng).tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
-    half = spout_vector("half_onehot", 6, 8, rng)
-    assert half[:4].tolist() == [0, 0, 1, 0] and 0 <= half[4:].min() < half[4:].max() < 1
     noise = spout_vector("uniform", 3, 8, rng)
     assert len(set(noise.tolist())) == 8 and noise.dtype == np.float32
 
