@@ -16,32 +16,6 @@ LANGUAGES = {
     "zh": "中", "ko": "朝", "el": "希", "ar": "アラビア語", "tr": "トルコ語", "sa": "梵", "pl": "ポーランド語",
     "sv": "スウェーデン語", "vi": "ベトナム語",
 }  # fmt: skip
-# Templates such as {{en|Grenada}}: all ISO 639-1 codes, and the ISO 639-3 codes that have a template.
-_CODES = (
-    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
-    "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu "
-    "ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na "
-    "nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so "
-    "sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu ain "
-    "akk ang arc chu cop got grc haw mnc nan non peo sux syr yue"
-)
-LANGUAGE_CODES = frozenset(_CODES.split())
-# Templates whose first argument is shown.
-FIRST = (
-    "仮リンク|日本語版にない記事リンク|ill|ill2|nowrap|nobr|nowr|small|small2|smaller|big|big2|large|larger|huge|em|strong|bold|b|"
-    "italic|i|u|s|del|ins|sub|sup|math|mvar|var|kbd|code|samp|tt|mono|等幅|abbr|tooltip|quote|quotation|blockquote|"
-    "cquote|引用|center|centered|unicode|ipa|rtl|bdi|overline|underline|jis2004フォント|jis90フォント|jis2004|補助漢字フォント|"
-    "cp932フォント|機種依存文字|漢字|縦書き|ruby-ja|下線|太字|斜体|取消線|打消線|visible anchor|anchor|vanchor|"
-    "num|by|fby|pdflink|chem2|snamei|sname|学名|plainlist"
-)
-# Templates whose second argument is shown.
-SECOND = "lang|rtl-lang|wikt-lang|color|fontcolor|fontsize|font size|resize|背景色|weight"
-# Templates whose last argument is shown.
-LAST = "transl|transliteration|font color|lower|raise|拡張漢字|拡張漢字フォント"
-READING = "読み仮名|読み仮名 ruby不使用|ruby|ルビ|ふりがな|振り仮名|nihongo"
-FRACTION = "sfrac|frac|分数"
-FLAG = "flag|flagcountry|flagu|flagioc|fb|fbw"
-DATE = "生年月日と年齢|生年月日|start date|end date|開始日|終了日|dts"
 MONEY = {"us$": "US$", "usd": "US$", "eur": "€", "gbp": "£", "jpy": "¥", "yen": "¥", "krw": "₩"}
 # Templates without arguments → the text they display.
 SIMPLE = {
@@ -49,11 +23,17 @@ SIMPLE = {
     "ndash": "–", "en dash": "–", "snd": " – ", "spaced ndash": " – ", "mdash": "—", "em dash": "—", "spaces": " ",
     "nbsp": " ", "br": "\n", "sharp": "♯", "flat": "♭", "π": "π", "pi": "π", "±": "±",
 }  # fmt: skip
+
+
+def _table(name: str) -> dict[str, str]:
+    """Return the rows of a data file, two columns each."""
+    text = Path(__file__).with_name(name).read_text(encoding="utf8")
+    return dict(row.split("\t") for row in text.splitlines())
+
+
 # {{FRA}} and {{flag|FRA}} show a flag and the country's name. The codes are from ISO 3166-1 and, where they differ,
 # also from the International Olympic Committee.
-_TABLE = Path(__file__).with_name("countries.tsv").read_text(encoding="utf8")
-_ROWS = (row.split("\t") for row in _TABLE.splitlines())
-COUNTRIES = {code: name for codes, name in _ROWS for code in codes.split(",")}
+COUNTRIES = {code: name for codes, name in _table("countries.tsv").items() for code in codes.split(",")}
 # {{USA1912}} shows the flag from 1912.
 COUNTRY = re.compile(r"([A-Z]{2,3})(?:\d{4})?")
 # The length of a key is bounded, so that a long argument without "=" is not searched to its end.
@@ -103,8 +83,6 @@ def shown(content: str, title: str = "") -> str:
 
 def _by_form(name: str) -> Shown | None:
     """Return the rule for a name with a code or fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}); None for others."""
-    if name in LANGUAGE_CODES:
-        return _foreign
     if name.startswith("lang-"):
         return lambda positional, named: _labelled(name[5:7], _foreign(positional, named))
     if name.startswith("ipa-"):
@@ -220,14 +198,20 @@ def _money(sign: str) -> Shown:
     return lambda positional, _named: f"{sign}{positional[0]}" if positional and positional[0] else ""
 
 
+# In templates.tsv: which argument is shown, or the kind → template names. `language` are those such as {{en|Grenada}}:
+# all ISO 639-1 codes, and the ISO 639-3 codes that have a template.
+_KINDS: dict[str, Shown] = {
+    "first": _argument(0),
+    "second": _argument(1),
+    "last": _last,
+    "reading": _reading,
+    "fraction": _fraction,
+    "flag": _flag,
+    "date": _date,
+    "language": _foreign,
+}
 _RULES: dict[str, Shown] = (
-    dict.fromkeys(FIRST.split("|"), _argument(0))
-    | dict.fromkeys(SECOND.split("|"), _argument(1))
-    | dict.fromkeys(LAST.split("|"), _last)
-    | dict.fromkeys(READING.split("|"), _reading)
-    | dict.fromkeys(FRACTION.split("|"), _fraction)
-    | dict.fromkeys(FLAG.split("|"), _flag)
-    | dict.fromkeys(DATE.split("|"), _date)
+    {name: _KINDS[kind] for kind, names in _table("templates.tsv").items() for name in names.split("|")}
     | {name: _money(sign) for name, sign in MONEY.items()}
     | {
         "langx": _coded,
