@@ -14,8 +14,6 @@ class SegmentConfig:
     segmenter: Literal["mecab", "jumanpp"] = setting(
         "mecab", "program that finds the words; jumanpp needs its binary on PATH"
     )
-    normalize: bool = setting(True, "normalize the text first")
-    split: bool = setting(True, "one sentence per line; false keeps the lines of the document")
     mark_spaces: bool = setting(
         True, "keep original spaces as ␣ (reversible); false drops them, the form that published models expect"
     )

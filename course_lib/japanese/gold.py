@@ -72,7 +72,8 @@ def segmenters() -> dict[str, Segmenter]:
     """Return the segmenters on this machine by name; `characters`, the baseline, makes each character a word."""
     found: dict[str, Segmenter] = {"mecab": lambda lines: list(map(mecab.words, lines))}
     if jumanpp.find_binary():
-        found["jumanpp"] = jumanpp.JumanppSegmenter.from_path().words
+        program = jumanpp.JumanppSegmenter.from_path()
+        found["jumanpp"] = lambda lines: program.words(lines)[0]
     return found | {"characters": lambda lines: list(map(list, lines))}
 
 

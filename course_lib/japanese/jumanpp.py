@@ -3,7 +3,7 @@
 Juman++ drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out of
 memory on a long run of characters of one class. Its exit code does not show such failures. This module therefore cuts
 lines into pieces that Juman++ can process, and compares the output with the text sent. If they differ, it sends the
-two halves of the batch again, down to the failing piece, which is split only at whitespace and counted.
+two halves of the batch again, down to the failing piece, which is split only at whitespace.
 """
 
 import os
@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import mark, tr
 
 # Bytes; Juman++ drops longer lines.
 LONGEST_PIECE = 4096
@@ -58,25 +57,16 @@ def find_binary() -> Path | None:
     wanted = os.environ.get("JUMANPP")
     path = shutil.which(wanted or "jumanpp")
     if wanted and path is None:
-        raise UsageError(
-            tr("JUMANPP: {wanted!r} is no program; allowed: the path or name of the jumanpp binary", wanted=wanted)
-        )
+        raise UsageError(f"JUMANPP: {wanted!r} is no program; allowed: the path or name of the jumanpp binary")
     return Path(path) if path else None
 
 
 class JumanppSegmenter:
-    """A segmenter that splits lines into words with Juman++ v2, by a short-lived process for each batch.
-
-    `failed_pieces` is the number of pieces that Juman++ could not analyze.
-    """
+    """A segmenter that splits lines into words with Juman++ v2, by a short-lived process for each batch."""
 
     def __init__(self, binary: Path, timeout: float = 60.0) -> None:
-        """Check the executable by running it on two sentences.
-
-        `timeout` is the time limit for a batch [s]; one of 256 kB takes 0.5 s.
-        """
+        """Check the executable by running it; `timeout` is the time limit for a batch, which usually takes 0.5 s."""
         self.binary, self.timeout = binary, timeout
-        self.failed_pieces = 0
         self._probe()
 
     @classmethod
@@ -86,28 +76,29 @@ class JumanppSegmenter:
             return cls(binary)
         raise CourseError(NOT_FOUND)
 
-    def words(self, lines: Sequence[str]) -> list[list[str]]:
-        """Return the words in each line, for any text: `"".join(words) == line`.
+    def words(self, lines: Sequence[str]) -> tuple[list[list[str]], int]:
+        """Return the words in each line, and the number of pieces that Juman++ could not analyze.
 
-        Each whitespace or control character is a word of its own. Raises CourseError only if Juman++ stops working
-        altogether.
+        For any text, `"".join(words) == line`; each whitespace or control character is a word of its own. Raises
+        CourseError only if Juman++ stops working altogether.
         """
         cut = [list(pieces(line)) for line in lines]
         sent = [piece for parts in cut for piece in parts if not UNFIT.match(piece)]
-        batches = (sent[start : start + BATCH] for start in range(0, len(sent), BATCH))
-        answers = (words for batch in batches for words in self._analyse(batch))
-        return [[word for part in parts for word in ([part] if UNFIT.match(part) else next(answers))] for parts in cut]
+        answers = [words for at in range(0, len(sent), BATCH) for words in self._analyse(sent[at : at + BATCH])]
+        # An answer is empty if the piece could not be analyzed.
+        split = (words or WORD.findall(piece) for words, piece in zip(answers, sent, strict=True))
+        found = [[word for part in parts for word in ([part] if UNFIT.match(part) else next(split))] for parts in cut]
+        return found, answers.count([])
 
     def _analyse(self, batch: list[str]) -> list[list[str]]:
-        """Return the words in each piece. After a failure, send the halves of the batch, down to the failing piece."""
+        """Return the words in each piece, [] for one that makes Juman++ fail, which is found by halving the batch."""
         words, trouble = self._segment(batch)
         if not trouble:
             return words
         if len(batch) == 1:
             # Is it the piece, or does the program not work any more?
             self._probe()
-            self.failed_pieces += 1
-            return [WORD.findall(batch[0])]
+            return [[]]
         half = len(batch) // 2
         return self._analyse(batch[:half]) + self._analyse(batch[half:])
 
@@ -120,9 +111,7 @@ class JumanppSegmenter:
         except subprocess.TimeoutExpired:
             return [], f"no answer within {self.timeout:g} s"
         except OSError as error:
-            raise CourseError(
-                tr("{binary}: cannot be started: {strerror}", binary=self.binary, strerror=error.strerror)
-            ) from None
+            raise CourseError(f"{self.binary}: cannot be started: {error.strerror}") from None
         answer = done.stdout.decode("utf-8", "replace")
         if answer.replace(SEPARATOR, "") != sent:
             why = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
@@ -134,8 +123,8 @@ class JumanppSegmenter:
     def _probe(self) -> None:
         words, trouble = self._segment(PROBE)
         if trouble or len(words[0]) == 1:
-            message = mark("{binary}: does not answer as Juman++ v2 does: {trouble}")
-            raise CourseError(tr(message, binary=self.binary, trouble=trouble or "no words were found"))
+            trouble = trouble or "no words were found"
+            raise CourseError(f"{self.binary}: does not answer as Juman++ v2 does: {trouble}")
 
 
 def pieces(line: str) -> Iterator[str]:

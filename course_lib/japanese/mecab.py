@@ -39,17 +39,6 @@ def words(text: str) -> list[str]:
     return [word for piece in _pieces(text) for word in ([piece] if UNFIT.match(piece) else _piece(piece))]
 
 
-def plain_line(text: str) -> str | None:
-    """Return the words as printed by MeCab, separated by spaces; None if their text differs from the given one."""
-    if len(text) > LONGEST or " " in text or not text.isprintable():
-        return None
-    try:
-        line: str = tagger(WORDS).parse(text)
-    except UnicodeDecodeError:
-        return None
-    return line if line.replace(" ", "") == text else None
-
-
 def _pieces(text: str) -> Iterator[str]:
     for part in UNFIT.split(text):
         at = 0

@@ -12,10 +12,11 @@ from time import perf_counter
 
 from course_lib.documents import LineBatch, path_list, read_batches, texts
 from course_lib.files import OPENERS, atomic_write, require_file, require_other
+from course_lib.japanese import mecab
 from course_lib.japanese.config import SegmentConfig
 from course_lib.japanese.jumanpp import JumanppSegmenter
 from course_lib.japanese.normalize import normalize
-from course_lib.japanese.segment import join, segment_line
+from course_lib.japanese.segment import join
 from course_lib.japanese.sentences import split_sentences
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
@@ -29,7 +30,6 @@ class SegmentReport:
     documents: int = 0
     lines: int = 0
     words: int = 0
-    characters: int = 0  # in the lines, before segmentation
     bytes_read: int = 0
     unanalysed: int = 0  # pieces of text that Juman++ could not analyze, split only at whitespace
     seconds: float = 0.0
@@ -64,8 +64,7 @@ def segment_file(
     if settings.segmenter == "jumanpp":
         # Report a missing executable before any work.
         _jumanpp()
-    total = SegmentReport()
-    started = perf_counter()
+    total, started = SegmentReport(), perf_counter()
     # The decompressed size of a compressed file is unknown.
     packed = any(source.suffix in OPENERS for source in sources)
     size = None if packed else sum(source.stat().st_size for source in sources)
@@ -76,40 +75,23 @@ def segment_file(
             out.write(content)
             total.add(report)
             bar.update(report.bytes_read)
-            bar.set_postfix_str(tr("{rate:.0f} lines/s", rate=total.lines / (perf_counter() - started)), refresh=False)
     total.seconds = perf_counter() - started
     return total
 
 
 def _segment_batch(settings: SegmentConfig, batch: LineBatch) -> tuple[bytes, SegmentReport]:
-    documents = [_lines(text, settings) for text in texts(batch)]
+    documents = [split_sentences(normalize(text)) for text in texts(batch)]
     flat = [line for lines in documents for line in lines]
-    segmented, unanalysed = _segment(flat, settings)
-    report = SegmentReport(
-        documents=len(documents),
-        lines=len(flat),
-        words=sum(line.count(" ") + 1 for line in segmented),
-        characters=sum(map(len, flat)),
-        bytes_read=batch.size,
-        unanalysed=unanalysed,
-    )
-    remaining = iter(segmented)
-    blocks = ("\n".join(islice(remaining, len(lines))) + "\n\n" for lines in documents if lines)
-    return "".join(blocks).encode(), report
-
-
-def _lines(text: str, settings: SegmentConfig) -> list[str]:
-    text = normalize(text) if settings.normalize else text
-    return split_sentences(text) if settings.split else [line for line in text.split("\n") if line.strip()]
-
-
-def _segment(lines: list[str], settings: SegmentConfig) -> tuple[list[str], int]:
-    """Return each line as words separated by spaces, and the number of pieces that could not be analyzed."""
     if settings.segmenter == "mecab":
-        return [segment_line(line, settings.mark_spaces) for line in lines], 0
-    failed_before = _jumanpp().failed_pieces
-    segmented = [join(words, settings.mark_spaces) for words in _jumanpp().words(lines)]
-    return segmented, _jumanpp().failed_pieces - failed_before
+        words, unanalysed = list(map(mecab.words, flat)), 0
+    else:
+        words, unanalysed = _jumanpp().words(flat)
+    segmented = [join(each, settings.mark_spaces) for each in words]
+    count = sum(line.count(" ") + 1 for line in segmented)
+    lines = iter(segmented)
+    blocks = ("\n".join(islice(lines, len(document))) + "\n\n" for document in documents if document)
+    report = SegmentReport(len(documents), len(flat), count, batch.size, unanalysed)
+    return "".join(blocks).encode(), report
 
 
 # This process's Juman++ segmenter, created on first use.

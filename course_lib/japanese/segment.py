@@ -14,14 +14,7 @@ def segment(text: str, mark_spaces: bool = True) -> str:
     If `mark_spaces` is true, every original space is kept as ␣, and `desegment` restores the text exactly. Otherwise,
     original spaces are dropped, which is the format that published models expect. Line breaks are kept.
     """
-    return "\n".join(segment_line(line, mark_spaces) for line in text.split("\n"))
-
-
-def segment_line(text: str, mark_spaces: bool = True) -> str:
-    """Return the words in one line, separated by single spaces; like `segment`, but for text without line breaks."""
-    if MARK not in text and ESCAPE not in text and (line := mecab.plain_line(text)) is not None:
-        return line
-    return join(mecab.words(text), mark_spaces)
+    return "\n".join(join(mecab.words(line), mark_spaces) for line in text.split("\n"))
 
 
 def desegment(text: str) -> str:
@@ -31,9 +24,9 @@ def desegment(text: str) -> str:
 
 def join(words: list[str], mark_spaces: bool = True) -> str:
     """Join words by single spaces; a word " ", an original space, becomes ␣ before the next word, or is dropped."""
-    line = " ".join(words)
     if not mark_spaces:
-        return line if "  " not in line and line != " " else " ".join(word for word in words if word != " ")
+        return " ".join(word for word in words if word != " ")
+    line = " ".join(words)
     if "  " not in line and line != " " and MARK not in line and ESCAPE not in line:
         return line
     marked, spaces = [], ""

@@ -25,10 +25,11 @@ def test_a_sentence_a_line_and_an_empty_line_between_documents(tmp_path: Path) -
     assert (report.documents, report.lines, report.unanalysed) == (4, 5, 0)
 
 
-def test_plain_form_and_own_lines(tmp_path: Path) -> None:
-    settings = SegmentConfig(mark_spaces=False, split=False, normalize=False)
-    segment_file(jsonl(tmp_path / "in.jsonl", ["ＡＢ CD。x\n\ny"]), tmp_path / "out.txt", settings)
-    assert (tmp_path / "out.txt").read_text(encoding="utf8") == "ＡＢ CD 。 x\ny\n\n"
+def test_spaces_may_be_dropped(tmp_path: Path) -> None:
+    segment_file(
+        jsonl(tmp_path / "in.jsonl", ["AB CD。x\n\ny"]), tmp_path / "out.txt", SegmentConfig(mark_spaces=False)
+    )
+    assert (tmp_path / "out.txt").read_text(encoding="utf8") == "AB CD 。\nx\ny\n\n"
 
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
