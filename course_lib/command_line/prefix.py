@@ -74,7 +74,8 @@ def report(
     """Count the parameters of a prefix: trained, deployed, and as shares of the base's parameters."""
     from course_lib.generation.prefix_cache import Shape
     from course_lib.models.frozen_base import read_config
-    from course_lib.prefix import report
+    from course_lib.prefix.config import ModelConfig
+    from course_lib.prefix.report import count
 
-    shape = Shape.of(read_config(model))
-    return report.count(shape, report.base_parameters(model), length, input_dim, hidden_dim, not embedding)
+    shape, parameters = Shape.of(read_config(model)), ModelConfig(model).base_shape().parameters()
+    return count(shape, parameters, length, input_dim, hidden_dim, not embedding)

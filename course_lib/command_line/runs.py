@@ -56,7 +56,6 @@ class RunKind:
         overrides: Sequence[str] = (),
         *,
         resume: Annotated[bool, "continue from the last complete checkpoint"] = False,
-        node_rank: Annotated[int | None, "number of this node, with launch.no_ssh; overrides launch.node_rank"] = None,
         print_sbatch: Annotated[bool, "print a Slurm script for this run, and do not start it"] = False,
     ) -> object:
         """Train a model with DeepSpeed and export it.
@@ -65,8 +64,6 @@ class RunKind:
         Inputs that they leave unset are the products of the profile.
         """
         # The settings are checked before torch is imported, which takes seconds.
-        if node_rank is not None:
-            overrides = [*overrides, f"launch.node_rank={node_rank}"]
         settings, file = self.read(config, overrides)
         if print_sbatch:
             return sbatch.script(settings.launch, self.verb.split(), file, overrides, target).rstrip("\n")
@@ -76,8 +73,6 @@ class RunKind:
         from course_lib.training import launch
 
         run = launch.train(self.load(self.task)(settings), resume)
-        if run.followed:
-            return tr(launch.FOLLOWED)
         product = self.product and run.folder / self.product
         said = output.text(self.load("export:export")(run.folder, product))
         return f"{said} → {product}" if product and str(product) not in said else said
@@ -196,21 +191,19 @@ def memory(
 
 
 def export(
-    run: Annotated[Path, "folder of a run; of a GPT-2 also one of its checkpoints, or a raw DeepSpeed checkpoint"],
+    run: Annotated[Path, "folder of a run"],
     target: Path,
     *,
     step: Annotated[int | None, "checkpoint to export; default: the latest one", {"min": 0}] = None,
     dtype: Annotated[NumberFormat | None, "number format of the weights; default: that of the training"] = None,
     license: Annotated[str | None, "license on the model card, such as apache-2.0"] = None,
-    config: Annotated[Path | None, "for a raw checkpoint: the run's YAML settings, or a config.json"] = None,
-    tokenizer: Annotated[Path | None, "for a raw checkpoint: its tokenizer folder"] = None,
 ) -> object:
     """Export what a run has trained: a model, with its tokenizer, as a Hugging Face folder, or a prefix as a file.
 
     All options but --step are for a GPT-2 or GPT-NeoX.
     """
-    kind = kind_of(run / CONFIG if (run / CONFIG).is_file() else None)
-    given = {"step": step, "dtype": dtype, "license": license, "config": config, "tokenizer": tokenizer}
+    kind = kind_of(run / CONFIG)
+    given = {"step": step, "dtype": dtype, "license": license}
     given = {name: value for name, value in given.items() if value is not None}
     if kind is not PRETRAIN and (wrong := given.keys() - {"step"}):
         raise UsageError(f"--{min(wrong)}: not allowed for a run of `course {kind.verb}`; allowed: --step")

@@ -5,14 +5,12 @@ segmenters and models; perplexity per token cannot, because tokens have differen
 https://aclanthology.org/N18-2085; Gao et al. 2020, https://arxiv.org/abs/2101.00027, section 3.1). What is counted:
 
 - Documents are raw. Normalization and segmentation happen inside the model's own tokenizer.
-- Line breaks are removed first and not counted. `course segment` writes a sentence per line and drops the breaks of the
-  text, so a model pretrained on such lines has not learned where a paragraph ends: the breaks alone would cost the tiny
-  GPT-2 model a twentieth of its bits, and a trigram model next to nothing.
+- Line breaks are removed first and not counted: a model pretrained on `course segment`'s lines has not learned where a
+  paragraph ends, and the breaks alone would cost the tiny GPT-2 a twentieth of its bits.
 - A document's bits are those of all its tokens and of the token that ends it.
-- The denominators are the raw text's characters (Unicode code points) and UTF-8 bytes. Characters
-  that normalization or the tokenizer replaces or deletes are counted in the denominators, although a replaced character
-  may have cost fewer bits, and a deleted one none. `lost` is their share: raw characters that the scored tokens do not
-  decode to, as a difference of multisets. Compare models only where `lost` is about equal.
+- The denominators are the raw text's characters (Unicode code points) and UTF-8 bytes, with those that normalization or
+  the tokenizer replaces (for fewer bits) or deletes (for none). `lost` is their share: raw characters that the scored
+  tokens do not decode to, as a difference of multisets. Compare models only where `lost` is about equal.
 """
 
 import math
@@ -71,14 +69,11 @@ class Bits:
     def to_dict(self) -> dict[str, Any]:
         """Return all figures, for JSON."""
         names = ("bits_per_character", "bits_per_byte", "perplexity_per_token", "characters_per_token", "lost")
-        return self.__dict__ | {name: getattr(self, name) for name in names}
+        return vars(self) | {name: getattr(self, name) for name in names}
 
 
 def bits(model: ScoringModel, texts: Iterable[str], settings: WindowSettings | None = None, bar: Any = None) -> Bits:
-    """Return what raw documents cost under a model; at most AT_ONCE of them are in memory at a time.
-
-    `bar` is advanced by each document's characters.
-    """
+    """Return what raw documents, AT_ONCE of them at a time, cost under a model; `bar` is advanced by characters."""
     documents = characters = size = tokens = lost = 0
     nats = 0.0
     remaining = map(one_line, texts)

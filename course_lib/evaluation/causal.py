@@ -96,10 +96,7 @@ class FolderScorer(CausalScorer):
 
 
 def target_scores(logits: Tensor, window: Window) -> Scores:
-    """Return the scores of `window.target[first:]` for one sequence's logits [at least len(target), vocabulary].
-
-    logits[i] is the prediction of target[i].
-    """
+    """Return the scores of `window.target[first:]`; logits[i] [vocabulary] is the prediction of target[i]."""
     rows = logits[window.first : len(window.target)].float()
     target = torch.tensor(window.target[window.first :], device=rows.device)
     chosen = rows.gather(1, target[:, None])[:, 0]

@@ -18,7 +18,7 @@ from course_lib.documents import json_objects, read_batches
 from course_lib.errors import CourseError
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.language.columns import padded
+from course_lib.language.columns import aligned
 from course_lib.language.words import mark, tr
 
 # Resamples for an interval, and the share of them that it covers.
@@ -91,18 +91,12 @@ def _accuracy(values: Sequence[float]) -> Accuracy:
 
 def table(results: Mapping[str, Mapping[str, Accuracy]]) -> str:
     """Return {model name: {phenomenon: accuracy}} as a text table [%]: a line per phenomenon, a column per model."""
-    phenomena = list(next(iter(results.values())))
-    width = max(len("phenomenon"), *map(len, phenomena)) + 1
-    columns = {name: max(len(name), 16) + 2 for name in results}
-    lines = [
-        padded(tr("phenomenon"), f"<{width}") + padded(tr("pairs"), ">6")
-        + "".join(padded(name, f">{size}") for name, size in columns.items())
-    ]  # fmt: skip
-    for phenomenon in phenomena:
-        cells = [(_shown(results[name][phenomenon]), size) for name, size in columns.items()]
-        count = next(iter(results.values()))[phenomenon].pairs
-        label = padded(tr(ALL) if phenomenon == ALL else phenomenon, f"<{width}")
-        lines.append(f"{label}{count:>6}" + "".join(f"{cell:>{size}}" for cell, size in cells))
+    first = next(iter(results.values()))
+    rows = [[tr("phenomenon"), tr("pairs"), *results]]
+    for phenomenon, known in first.items():
+        name = tr(ALL) if phenomenon == ALL else phenomenon
+        rows.append([name, str(known.pairs), *(_shown(accuracies[phenomenon]) for accuracies in results.values())])
+    lines = aligned(rows, right=range(1, len(rows[0])))
     return "\n".join([*lines, tr("accuracy [%], interval of 95 % by bootstrap; chance: 50 %")])
 
 

@@ -41,9 +41,9 @@ class Inputs:
 class Result:
     """The figures of one model."""
 
-    name: str
+    model: str
     bits: Bits | None
-    pairs: dict[str, Accuracy] | None
+    minimal_pairs: dict[str, Accuracy] | None
 
 
 def documents(files: Sequence[Path]) -> Iterator[str]:
@@ -65,11 +65,11 @@ def evaluate(name: str, model: ScoringModel, inputs: Inputs) -> Result:
 
 def table(results: Sequence[Result]) -> str:
     """Return the figures of all models as text tables."""
-    measured = [(result.name, result.bits) for result in results if result.bits]
-    judged = {result.name: result.pairs for result in results if result.pairs}
+    measured = [(result.model, result.bits) for result in results if result.bits]
+    judged = {result.model: result.minimal_pairs for result in results if result.minimal_pairs}
     parts = []
     if measured:
-        sizes = measured[0][1].to_dict()
+        sizes = vars(measured[0][1])
         head = tr("{documents:,} documents, {characters:,} raw characters, {bytes:,} bytes of UTF-8", **sizes)
         parts = [f"{head}\n{bits.table(measured)}"]
     return "\n\n".join([*parts, pairs.table(judged)] if judged else parts)
@@ -77,13 +77,6 @@ def table(results: Sequence[Result]) -> str:
 
 def to_dict(inputs: Inputs, results: Sequence[Result]) -> dict[str, Any]:
     """Return inputs and figures, for JSON."""
-    models = [
-        {
-            "model": result.name,
-            "bits": result.bits and result.bits.to_dict(),
-            "minimal_pairs": result.pairs and {name: asdict(value) for name, value in result.pairs.items()},
-        }
-        for result in results
-    ]
+    models = [asdict(result) | {"bits": result.bits and result.bits.to_dict()} for result in results]
     window, stride = inputs.settings.window, inputs.settings.stride
     return {"data": [str(path) for path in inputs.files], "window": window, "stride": stride, "models": models}

@@ -10,11 +10,10 @@ import torch
 
 from course_lib.checkpoints.deepspeed_shards import read_weights
 from course_lib.checkpoints.quiet import quiet
-from course_lib.errors import UsageError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
-from course_lib.prefix.config import FILE, Form, PrefixConfig
+from course_lib.prefix.config import FILE, PrefixConfig
 from course_lib.prefix.files import Prefix, write
 from course_lib.prefix.model import ENCODER, new_encoder
 from course_lib.settings import config
@@ -39,8 +38,8 @@ class PrefixExport:
         return tr(", ").join(parts) + f" → {self.target}"
 
 
-def export(run: Path, target: Path | None = None, form: Form = "course", step: int | None = None) -> PrefixExport:
-    """Write the prefix from the checkpoint of a step, by default the latest, to a file (peft: a folder).
+def export(run: Path, target: Path | None = None, step: int | None = None) -> PrefixExport:
+    """Write the prefix from the checkpoint of a step, by default the latest, to a file.
 
     The prefix is computed from the optimizer's fp32 weights. For the `full` method, the trained base model and its
     tokenizer are written to a folder instead. The default target is in the run folder.
@@ -51,14 +50,12 @@ def export(run: Path, target: Path | None = None, form: Form = "course", step: i
     held_out = losses[-1] if losses else None
     tensors = {name: value.contiguous() for name, value in read_weights(latest).tensors.items()}
     if settings.model.method == "full":
-        if form != "course":
-            raise UsageError(f"--form: {form} is not allowed: {run} has trained the whole base, there is no prefix")
         target = target or run / run_dir.MODEL
         _write_model(settings, run, tensors, target)
         return PrefixExport(target, step, tr("the whole base"), held_out)
     target = target or run / FILE
     prefix = _prefix(settings, run, tensors, {"step": step, "held_out_loss": held_out})
-    write(prefix, target, form, settings.model.base if form == "peft" else None)
+    write(prefix, target)
     what = tr("task {name}, {positions} positions", name=settings.task_name, positions=len(prefix))
     return PrefixExport(target, step, what, held_out)
 

@@ -101,7 +101,7 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concate
 
 
 def dataset(
-    settings: PretrainConfig, part: Concatenated, end: int, samples: int | None = None
+    settings: PretrainConfig, part: Concatenated, samples: int | None = None
 ) -> GptDataset | DocumentDataset | None:
     """Return at least `samples` shuffled samples of a part (None: one epoch), or None if it is shorter than a sample.
 
@@ -109,7 +109,7 @@ def dataset(
     """
     if not settings.data.packing:
         length, seed = settings.data.seq_length, settings.engine.seed
-        return DocumentDataset(part, length, samples, seed, end) if len(part.sizes) else None
+        return DocumentDataset(part, length, samples, seed, special_ids(settings)[1]) if len(part.sizes) else None
     if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
         return None
     cache = settings.data.cache or settings.engine.output_dir / "index-cache"

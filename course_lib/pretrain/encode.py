@@ -4,7 +4,7 @@ Words recur often in segmented text, so the token ids of each word are cached as
 each document were encoded as a whole (`encode_batch_fast`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -99,35 +99,21 @@ class Encoder:
         self.by_word = _splits_at_spaces(self.tokenizer)
         # With Metaspace, the space before a word is part of the word.
         self.lead = " " if isinstance(self.tokenizer.pre_tokenizer, pre_tokenizers.Metaspace) else ""
-        self.words = _Words(lambda word: self._ids(self.lead + word))
+        self.word = lru_cache(REMEMBERED)(lambda word: self._ids(self.lead + word))
 
     def encode(self, text: str) -> bytes:
         """Return the token ids of one prepared document, as the bytes of an array of dtype `self.dtype`."""
         if not self.by_word:
             return self._ids(text)
         if not self.lead:
-            return b"".join(map(self.words.__getitem__, text.replace("\n", " ").split(" ")))
+            return b"".join(map(self.word, text.replace("\n", " ").split(" ")))
         first, *others = text.split(" ")
-        return self._ids(first) + b"".join(map(self.words.__getitem__, others))
+        return self._ids(first) + b"".join(map(self.word, others))
 
     def _ids(self, text: str) -> bytes:
         # Encode one text per call: the worker processes provide the parallelism, not the library's threads.
         (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)
         return np.array(encoding.ids, self.dtype).tobytes()
-
-
-class _Words(dict[str, bytes]):
-    """The token ids of words. The first REMEMBERED words are kept, because frequent words occur early."""
-
-    def __init__(self, ids: Callable[[str], bytes]) -> None:
-        super().__init__()
-        self.ids = ids
-
-    def __missing__(self, word: str) -> bytes:
-        ids = self.ids(word)
-        if len(self) < REMEMBERED:
-            self[word] = ids
-        return ids
 
 
 def _splits_at_spaces(tokenizer: Tokenizer) -> bool:

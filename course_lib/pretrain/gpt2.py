@@ -86,11 +86,13 @@ class Gpt2(Task):
     @override
     def resume_invariants(self, settings: PretrainConfig) -> dict[str, Any]:
         values = config.to_dict(settings)
-        keys = [("model", key) for key in values["model"] if key not in ("recompute", "attention")]
-        keys += [("optimizer", key) for key in values["optimizer"] if key != "fused"]
-        keys += [("data", "split"), ("data", "seq_length"), ("data", "packing"), ("data", "mask_loss_at_eod")]
-        keys += [("precision", "dtype"), ("zero", "stage"), ("engine", "seed")]
-        return {f"{part}.{key}": values[part][key] for part, key in keys}
+        names = {
+            "model": [key for key in values["model"] if key not in ("recompute", "attention")],
+            "optimizer": [key for key in values["optimizer"] if key != "fused"],
+            "data": ["split", "seq_length", "mask_loss_at_eod"],
+            "precision": ["dtype"], "zero": ["stage"], "engine": ["seed"],
+        }  # fmt: skip
+        return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in keys}
 
     @override
     def train_length(self, settings: PretrainConfig) -> tuple[object, ...]:
@@ -113,12 +115,11 @@ class Gpt2(Task):
 
     @override
     def samples(self, number: int) -> RunSamples:
-        settings, end = self.settings, self.special_ids[1]
-        length = data.sample_tokens(settings.data, self.splits.train)
+        settings, length = self.settings, data.sample_tokens(self.settings.data, self.splits.train)
         return RunSamples(
-            train=data.dataset(settings, self.splits.train, end, number),
-            validation=data.dataset(settings, self.splits.validation, end),
-            test=data.dataset(settings, self.splits.test, end),
+            train=data.dataset(settings, self.splits.train, number),
+            validation=data.dataset(settings, self.splits.validation),
+            test=data.dataset(settings, self.splits.test),
             tokens_per_sample=length,
             samples_per_epoch=self.splits.train_tokens / length,
             flops_per_token=settings.model.flops_per_token(length),

@@ -11,7 +11,7 @@ text; sampling.py creates training samples.
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ HEADER = struct.Struct("<9sQBQQ")
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 CODES = {np.dtype(name): code for code, name in DTYPES.items()}
 SMALL_VOCABULARY = 65_500  # entries; below this vocabulary size, Megatron stores two bytes per token
-PIECE = 1 << 20  # index entries, or bytes of a .bin file, processed at a time
 UNCOUNTED = (
     "written by a Megatron-DeepSpeed that put an end-of-document token after each document without counting it, so "
     "that every document after the first would be read from the wrong place; `course tokens --repair` corrects the "
@@ -73,7 +72,7 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
     def extend(self, dataset: "IndexedDataset") -> None:
         """Add all documents from a dataset with the same dtype."""
         with open(files_of(dataset.prefix)[0], "rb") as file:
-            shutil.copyfileobj(file, self._data, PIECE)
+            shutil.copyfileobj(file, self._data)
         self._sizes.append(dataset.sizes)
         self._counts.append(np.diff(dataset.documents).astype("<i4"))
 
@@ -184,25 +183,16 @@ def repair(prefix: Path) -> Summary:
 
 def _write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[Array], counts: Sequence[Array]) -> None:
     """Write an .idx file from the tokens of each sequence and the sequences of each document, in parts of any size."""
-    file.write(HEADER.pack(MAGIC, VERSION, CODES[dtype], sum(map(len, sizes)), 1 + sum(map(len, counts))))
-    for part in sizes:
-        file.write(np.ascontiguousarray(part, "<i4").data)
-    for part, ends in _running_sums(sizes):
-        file.write(((ends - part) * dtype.itemsize).data)
-    file.write(np.zeros(1, "<i8").data)
-    for _, ends in _running_sums(counts):
-        file.write(ends.data)
+    joined = np.concatenate([np.empty(0, "<i4"), *sizes])
+    documents = np.cumsum(np.concatenate([np.zeros(1, "<i8"), *counts]), dtype="<i8")
+    file.write(HEADER.pack(MAGIC, VERSION, CODES[dtype], len(joined), len(documents)))
+    for part in (joined, (_ends(joined) - joined) * dtype.itemsize, documents):
+        file.write(part.data)
 
 
-def _running_sums(parts: Iterable[Array]) -> Iterator[tuple[Array, Array]]:
-    """Yield each piece of the arrays with its cumulative sums, which continue across pieces."""
-    total = 0
-    for part in parts:
-        for start in range(0, len(part), PIECE):
-            piece = part[start : start + PIECE]
-            ends = total + np.cumsum(piece, dtype="<i8")
-            total = int(ends[-1])
-            yield piece, ends
+def _ends(sizes: Array) -> Array:
+    """Return the number of tokens up to the end of each sequence."""
+    return np.cumsum(sizes, dtype="<i8")
 
 
 class _Index(NamedTuple):
@@ -224,7 +214,7 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
     end = int(pointers[-1]) + int(sizes[-1]) * dtype.itemsize if sequences else 0
     sound = end == tokens * dtype.itemsize and documents[0] == 0 and documents[-1] == sequences
     if sound and each:
-        sound = _follow(pointers, sizes, dtype.itemsize) and np.all(documents[1:] >= documents[:-1])
+        sound = np.array_equal(pointers, (_ends(sizes) - sizes) * dtype.itemsize) and np.all(np.diff(documents) >= 0)
     if not sound:
         raise CourseError(f"{path}: broken: its sizes, pointers and documents do not add up")
     size = require_file(data_path).stat().st_size if tokens else 0
@@ -233,16 +223,6 @@ def _read_index(prefix: Path, each: bool = True) -> _Index:
     if size != (tokens + eods) * dtype.itemsize:
         raise CourseError(f"{data_path}: {size} bytes, but {path.name} describes {tokens * dtype.itemsize} bytes")
     return _Index(dtype, sizes, pointers, documents, uncounted)
-
-
-def _follow(pointers: Array, sizes: Array, itemsize: int) -> bool:
-    """Return whether each pointer equals the end of the previous sequence."""
-    at = 0
-    for part, ends in _running_sums([sizes]):
-        if np.any(pointers[at : at + len(part)] != (ends - part) * itemsize):
-            return False
-        at += len(part)
-    return True
 
 
 def _read_header(path: Path) -> tuple[np.dtype[Any], int]:

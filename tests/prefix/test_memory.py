@@ -8,7 +8,7 @@ from course_lib.generation.prefix_cache import Shape
 from course_lib.models.causal import model_config
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import PrefixModel, new_encoder, recompute
-from course_lib.prefix.report import base_parameters, count
+from course_lib.prefix.report import count
 from course_lib.prefix.samples import loss
 from course_lib.settings.config import build
 from transformers import AutoModelForCausalLM
@@ -81,7 +81,7 @@ def test_the_shape_of_a_base(tmp_path, family):
     base.config.save_pretrained(tmp_path)
     given = build(PrefixConfig, {"model": {"base": str(tmp_path)}})
     sizes = [p.numel() for p in base.parameters()]
-    assert list(given.sizes().frozen) == sizes and base_parameters(tmp_path) == sum(sizes)
+    assert list(given.sizes().frozen) == sizes and given.model.base_shape().parameters() == sum(sizes)
 
 
 def test_a_prefix_of_rinnas_model_of_3_6_billion_parameters():
