@@ -8,9 +8,9 @@ from typing import Any
 from IPython.display import display
 from tqdm.notebook import tqdm_notebook
 
-# Seconds between two updates of a bar: a twentieth of its age, within these bounds. An update sends three messages, and
-# a client that reads them after the cell, such as nbval, loses those beyond the 1,000 that ZeroMQ keeps.
-INTERVAL = (0.1, 1.0)
+# Seconds between two updates of a bar. An update sends three messages, and a client that reads them after the cell,
+# such as nbval, loses those beyond the 1,000 that ZeroMQ keeps.
+INTERVAL = 1.0
 # The type of a widget in an output.
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -19,14 +19,9 @@ class NotebookBar(tqdm_notebook):  # type: ignore[misc]
     """tqdm's notebook bar, displayed without a text form, and removed from the output when it is closed."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, display=False, mininterval=INTERVAL[0], **options)
+        super().__init__(*arguments, display=False, mininterval=INTERVAL, **options)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.container.model_id}
         self._output = display({WIDGET: view}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-
-    def display(self, *arguments: Any, **options: Any) -> None:
-        """Show the present state, and set when the next update is due."""
-        super().display(*arguments, **options)
-        self.mininterval = min(INTERVAL[1], max(INTERVAL[0], (self._time() - self.start_t) / 20))
 
     def close(self) -> None:
         """Show the last state, then remove the bar. An error is shown by its exception."""

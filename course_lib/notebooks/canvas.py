@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable
+from html import escape
 from itertools import count
 from typing import NamedTuple
 
@@ -75,9 +76,8 @@ class Canvas:
         bold: bool = False,
     ) -> None:  # fmt: skip
         """Write one line whose vertical middle is at `y`; `anchor` is start, middle or end."""
-        share = {"start": 0, "middle": 0.5, "end": 1}[anchor]
-        # The line may extend from x by its share to the left, and by the rest of it to the right.
-        room = min(x / share if share else self.width, (self.width - x) / (1 - share) if share < 1 else self.width)
+        left, right = x, self.width - x
+        room = {"start": right, "middle": 2 * min(left, right), "end": left}[anchor]
         size = _fitting(text, size, bold, room)
         weight = {"font_weight": "bold"} if bold else {}
         # 0.35 of the size lies between the base line and the middle of a letter.
@@ -113,16 +113,10 @@ class Canvas:
         self.text(16, 20, title, TITLE, anchor="start", bold=True)
         out = drawsvg.Drawing(self.width, self.height, role="img", font_family=FONTS)
         out.append(drawsvg.Title(title))
-        out.append(_Description(description))
+        out.append(drawsvg.Raw(f"<desc>{escape(description, quote=False)}</desc>"))
         out.append(drawsvg.Rectangle(0.5, 0.5, self.width - 1, self.height - 1, rx=8, fill=CARD, stroke="#cbd2d9"))
         out.extend(self._content)
         return Drawing(out.as_svg(header=""))
-
-
-class _Description(drawsvg.Title):  # type: ignore[misc]
-    """The long description of an SVG image, read by screen readers."""
-
-    TAG_NAME = "desc"
 
 
 def text_width(text: str, size: int = TEXT, bold: bool = False) -> float:

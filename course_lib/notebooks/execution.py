@@ -20,15 +20,9 @@ def execute(source: Path, target: Path) -> int:
     """
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     cells: int = sum(cell.cell_type == "code" for cell in notebook.cells)
-    client = NotebookClient(
-        notebook,
-        # At more verbose levels, the kernel warns at every start that the loopback connection is not encrypted.
-        extra_arguments=["--log-level=ERROR"],
-        # seconds per cell
-        timeout=1800,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(source.parent)}},
-    )
+    # At more verbose levels, the kernel warns at every start that the loopback connection is not encrypted.
+    options = {"extra_arguments": ["--log-level=ERROR"], "timeout": 1800, "kernel_name": "python3"}
+    client = NotebookClient(notebook, resources={"metadata": {"path": str(source.parent)}}, **options)
     executed: list[object] = []
     with progress(cells, "cell", source.stem) as bar:
 
@@ -37,14 +31,13 @@ def execute(source: Path, target: Path) -> int:
             bar.update()
 
         client.on_cell_executed = count
+        place = f"{source.name}: code cell"
         try:
             _run(client)
         except CellExecutionError as error:
-            place = f"{source.name}: code cell {len(executed)}"
-            raise CourseError(f"{place} failed: {error.ename}: {error.evalue}") from error
+            raise CourseError(f"{place} {len(executed)} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
-            place = f"{source.name}: code cell {len(executed) + 1}"
-            raise CourseError(f"{place}: the kernel died (out of memory?) or hung") from error
+            raise CourseError(f"{place} {len(executed) + 1}: the kernel died (out of memory?) or hung") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
     return cells
@@ -75,9 +68,7 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not _is_widget(output)]
-
-
-def _is_widget(output: nbformat.NotebookNode) -> bool:
-    """Return whether an output is a widget, or the empty output that a closed progress bar leaves."""
-    return "data" in output and (not output.data or WIDGET in output.data)
+            # A closed progress bar leaves an empty output.
+            cell.outputs = [
+                each for each in cell.outputs if each.get("data", True) and WIDGET not in each.get("data", {})
+            ]
