@@ -43,7 +43,7 @@ A {family} of {parameters:,} parameters, trained from scratch on Japanese text. 
 {usage}
 ## Training
 
-{steps:,} steps of {samples:,} samples of {length:,} tokens, {tokens:,} tokens in all{loss}.
+{steps:,} steps of {samples:,} samples of up to {length:,} tokens{loss}.
 These weights are the {weights}, stored as {dtype}.
 
 | input | documents | tokens |
@@ -143,9 +143,8 @@ def export(
 
 def _card(report: ExportReport, run: Path, settings: PretrainConfig, license: str | None) -> str:
     """Return the model card, including its YAML front matter."""
-    model, length, name = settings.model, settings.data.seq_length, report.folder.absolute().name
+    model, name = settings.model, report.folder.absolute().name
     family = BY_ARCHITECTURE[model.architecture]
-    samples = read_json(run / run_dir.DEEPSPEED)["train_batch_size"]
     inputs = read_json(run / run_dir.DATA)["inputs"].items()
     rows = (("/".join(Path(prefix).parts[-2:]), counts) for prefix, counts in inputs)
     front = ModelCardData(
@@ -164,9 +163,8 @@ def _card(report: ExportReport, run: Path, settings: PretrainConfig, license: st
         positions=model.max_position_embeddings,
         usage=(PREPARED if (run / "tokenizer" / "preparation.json").is_file() else PLAIN).format(name=name),
         steps=report.step,
-        samples=samples,
-        length=length,
-        tokens=report.step * samples * length,
+        samples=read_json(run / run_dir.DEEPSPEED)["train_batch_size"],
+        length=settings.data.seq_length,
         loss="" if report.loss is None else f"; held-out loss: {report.loss:.4f} nats per token",
         weights=report.weights,
         dtype=report.dtype,

@@ -89,7 +89,7 @@ class Gpt2(Task):
         names = {
             "model": [key for key in values["model"] if key not in ("recompute", "attention")],
             "optimizer": [key for key in values["optimizer"] if key != "fused"],
-            "data": ["split", "seq_length", "mask_loss_at_eod"],
+            "data": ["split", "seq_length", "packing", "mask_loss_at_eod"],
             "precision": ["dtype"], "zero": ["stage"], "engine": ["seed"],
         }  # fmt: skip
         return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in keys}
@@ -128,7 +128,7 @@ class Gpt2(Task):
 
     @override
     def loss(self, model: Any, batch: Any) -> Any:
-        """Return the mean cross-entropy [nats per token] for {"tokens": token ids [B, S + 1]}, MASKED where there is none."""
+        """Return the mean cross-entropy [nats per token] for {"tokens": ids [B, S + 1]}, MASKED where there is none."""
         from torch.nn.functional import cross_entropy
 
         tokens = batch["tokens"]
