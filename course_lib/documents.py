@@ -57,17 +57,14 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[LineBatch]:
     the file is truncated or corrupt, or if a line is longer than LONGEST_LINE.
     """
     plain = inner_suffix(path) == ".txt"
-    lines: list[bytes] = []
+    lines = list[bytes]()
     first, count, held = 1, 0, 0
     try:
         with open_binary(path) as file:
             while line := file.readline(LONGEST_LINE + 1):
                 count += 1
                 if len(line) > LONGEST_LINE:
-                    raise CourseError(
-                        f"{path}, line {count}: longer than {human_size(LONGEST_LINE)}; allowed: shorter lines "
-                        "(a line is a document in .jsonl, a paragraph in .txt)"
-                    )
+                    raise CourseError(f"{path}, line {count}: longer than {human_size(LONGEST_LINE)}")
                 lines.append(line)
                 held += len(line)
                 if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
@@ -91,14 +88,12 @@ def read_texts(path: Path) -> Iterator[str]:
 def sample_texts(path: Path, size: int = SAMPLE) -> list[str]:
     """Return about `size` bytes of the documents in an uncompressed JSONL file, from evenly spaced places of the file.
 
-    Only these documents are read, so a file of any size takes milliseconds. A file of at most `size` bytes is returned
-    whole.
+    Only these documents are read. A file of at most `size` bytes is returned whole.
     """
     whole = path.stat().st_size
     if whole <= size:
         return list(read_texts(path))
-    lines: list[bytes] = []
-    held = 0
+    lines, held = list[bytes](), 0
     with open(path, "rb") as file:
         for number in range(PLACES):
             # After a long line, the file may be beyond the next place already.
@@ -112,19 +107,17 @@ def sample_texts(path: Path, size: int = SAMPLE) -> list[str]:
 
 
 def texts(batch: LineBatch) -> Iterator[str]:
-    """Yield the texts in a batch: one per JSON line, or one per block of lines in a plain .txt file.
-
-    Raises CourseError with the file and line number if a line is not UTF-8, or is not a JSON object with a string
-    "text".
-    """
+    """Return the texts in a batch: one per JSON line, or one per block of lines in a plain .txt file."""
     if inner_suffix(batch.path) == ".txt":
-        yield from _blocks(batch)
-        return
-    yield from (document["text"] for _, document in json_objects(batch, "text"))
+        return _blocks(batch)
+    return (document["text"] for _, document in json_objects(batch, "text"))
 
 
 def json_objects(batch: LineBatch, *keys: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, JSON object) for each line that is not blank; every object has strings under `keys`."""
+    """Yield (line number, JSON object) for each line that is not blank; every object has strings under `keys`.
+
+    Raises CourseError with the file and line number for any other line.
+    """
     for number, line in batch.numbered():
         if line.isspace():
             continue
@@ -134,9 +127,8 @@ def json_objects(batch: LineBatch, *keys: str) -> Iterator[tuple[int, dict[str, 
             raise CourseError(f"{batch.path}, line {number}: not readable as JSON: {error}") from None
         if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in keys):
             wanted = " and ".join(f'"{key}"' for key in keys)
-            raise CourseError(
-                f"{batch.path}, line {number}: expected an object with a string {wanted}, found {line[:60]!r}"
-            )
+            message = f"expected an object with a string {wanted}, found {line[:60]!r}"
+            raise CourseError(f"{batch.path}, line {number}: {message}")
         yield number, document
 
 
@@ -160,9 +152,6 @@ def _blocks(batch: LineBatch) -> Iterator[str]:
 def encoding_hint(content: bytes) -> str:
     """Return the likely encoding of bytes that are not UTF-8, as the end of a message; "" if they are not Japanese."""
     # CP932 is Shift-JIS with the characters that Windows adds, such as ①.
-    codecs = {"Shift-JIS": "CP932", "EUC-JP": "EUC-JP"}
-    kana = {name: len(KANA.findall(content.decode(codec, "ignore"))) for name, codec in codecs.items()}
-    if content.startswith(UTF16):
-        codecs, kana = {"UTF-16": "UTF-16"}, {"UTF-16": 1}
-    likely = max(kana, key=kana.__getitem__)
-    return f"; likely {likely}, convert it with iconv -f {codecs[likely]} -t UTF-8" if kana[likely] else ""
+    kana = {codec: len(KANA.findall(content.decode(codec, "ignore"))) for codec in ("CP932", "EUC-JP")}
+    likely = "UTF-16" if content.startswith(UTF16) else max(kana, key=kana.__getitem__)
+    return f"; likely {likely}, convert it with iconv -f {likely} -t UTF-8" if kana.get(likely, 1) else ""

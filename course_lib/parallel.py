@@ -72,9 +72,7 @@ def _in_processes(function: Callable[[Item], Result], items: Iterable[Item], wor
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise CourseError(
-            "a worker process ended before its work was done: out of memory? Try a smaller --workers"
-        ) from None
+        raise CourseError("a worker process ended before its work was done: memory? Try smaller --workers") from None
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -96,29 +94,16 @@ def _end_with_parent() -> None:
 def _starting_workers() -> Iterator[None]:
     """Start worker processes inside the block.
 
-    Workers inherit the blocked signals: they leave Ctrl-C to the parent, and accept the others when they are ready. In
-    the parent, another thread may still receive a signal. Its handler runs after the block, because an exception inside
-    would leave a worker that nobody waits for.
-
-    Workers do not run the caller's script, as they otherwise would to know its names: a script without a main guard
-    would start workers of its own.
+    Workers inherit the blocked signals: they leave Ctrl-C to the parent, and accept the others when they are ready.
+    They do not run the caller's script, as they otherwise would to know its names: a script without a main guard would
+    start workers of its own.
     """
-    signals = {signal.SIGINT, *TERMINATIONS}
-    received: list[int] = []
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():
-        ours = [number for number in signals if callable(signal.getsignal(number))]
-        handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in ours}
     main = sys.modules["__main__"]
     hidden = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
     vars(main).update(dict.fromkeys(hidden))
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *TERMINATIONS})
     try:
         yield
     finally:
         vars(main).update(hidden)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for one in received:
-            signal.raise_signal(one)
