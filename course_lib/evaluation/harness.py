@@ -76,10 +76,7 @@ class CourseLM(LM):  # type: ignore[misc]
 
 
 def register(open_model: Callable[[Path, Path | None], GeneratingModel]) -> type[CourseLM]:
-    """Register the class under the name "course" and return it.
-
-    Its arguments are `pretrained`, a model folder, and optionally `prefix`, a prefix file, for `open_model`.
-    """
+    """Register the class, with the arguments `pretrained`, a model folder, and `prefix`, a prefix file, as "course"."""
 
     class OpenedLM(CourseLM):
         """A course model opened from a folder."""

@@ -62,10 +62,7 @@ def read_pairs(path: Path) -> list[Pair]:
 def judge(
     model: ScoringModel, pairs: Sequence[Pair], settings: WindowSettings | None = None, bar: Any = None
 ) -> list[float]:
-    """Return 1 for each pair in which the model prefers the grammatical sentence, 0.5 for a tie, and 0 otherwise.
-
-    `bar` is a progress bar that is advanced by one for each pair; None for none.
-    """
+    """Return 1 for each pair of which the model prefers the grammatical sentence, 0.5 for a tie, otherwise 0."""
     sequences = [model.tokens(text, end=False) for pair in pairs for text in (pair.good, pair.bad)]
     totals = [scores.total for scores in score(model, sequences, settings, bar, len(pairs))]
     # Rounded, because the scores of equal texts can differ in the last digits between batches.

@@ -1,7 +1,4 @@
-"""The interface of a model that can be evaluated, and the token sequences that it scores. This module has no torch.
-
-`CausalScorer` (causal.py), `Trigram` (trigram.py) and `GptsanScorer` (gptsan/score.py) implement the interface.
-"""
+"""The interface of a model that can be evaluated, and the token sequences that it scores. This module has no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -25,10 +25,7 @@ def plain(answer: Any) -> Any:
 
 
 def same(result: Any, expected: Any) -> bool:
-    """Return whether two plain values are equal. Integers must be equal; other numbers may differ by 1e-6.
-
-    The tolerance is relative for numbers above 1, so that results in 32-bit floats are accepted.
-    """
+    """Return whether two plain values are equal: integers exactly, other numbers within 1e-6 (above 1, of their size)."""
     if isinstance(expected, list):
         return isinstance(result, list) and len(result) == len(expected) and all(map(same, result, expected))
     if isinstance(expected, Real) and isinstance(result, Real):

@@ -62,10 +62,7 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 def over_seeds(
     settings: PrefixConfig, cases: Cases, builders: Builders | None = None, seeds: Sequence[int] = SEEDS
 ) -> dict[str, Runs]:
-    """Train each case once for each seed, and return its runs by case name.
-
-    A seed decides the initial weights and the order of the samples. The held-out samples are always the same.
-    """
+    """Train each case once for each seed, of the initial weights and the sample order; return its runs by case name."""
     trained = _grid(settings, cases, "engine.seed", dict.fromkeys(cases, seeds), builders)
     return {name: Runs(tuple(runs.values())) for name, runs in trained.items()}
 
@@ -85,10 +82,7 @@ def at_best_rate(
     builders: Builders | None = None,
     seeds: Sequence[int] = SEEDS,
 ) -> dict[str, Runs]:
-    """Train each case at the rate with its lowest held-out loss, and return its runs by case name.
-
-    `tried` is the result of `over_rates`, whose runs, with the seed `seeds[0]`, are not repeated.
-    """
+    """Train each case with the other seeds at its best rate in `tried`, what over_rates returned; return its runs."""
     best = {name: min(runs, key=lambda rate: runs[rate].held_out) for name, runs in tried.items()}
     tuned = {name: [*cases[name], f"optimizer.lr.max={rate}"] for name, rate in best.items()}
     more = over_seeds(settings, tuned, builders, seeds[1:])
@@ -98,17 +92,14 @@ def at_best_rate(
 def _grid(
     settings: PrefixConfig, cases: Cases, key: str, values: Mapping[str, Sequence[float]], builders: Builders | None
 ) -> dict[str, dict[float, Case]]:
-    """Train each case once for each of its values of one more setting; return {case name: {value: measurements}}.
-
-    On the CPU, where a small model runs on one thread, the other cores train other cases at the same time. The results
-    are the same, apart from `Case.seconds`.
-    """
+    """Train each case once for each of its values of one more setting; return {case name: {value: measurements}}."""
     pairs = [(name, value) for name in cases for value in values[name]]
     given = config.to_dict(settings)
     runs = [
         (config.build(PrefixConfig, given, [*cases[name], f"{key}={value}"]), (builders or {}).get(name, build))
         for name, value in pairs
     ]
+    # On the CPU, other cores train other cases at the same time. Only Case.seconds depends on it.
     workers = trainings_at_once(settings.sizes().parameters, settings.launch.device)
     results: dict[str, dict[float, Case]] = {name: {} for name in cases}
     with progress(len(runs), "run", "training") as bar:

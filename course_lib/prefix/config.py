@@ -79,10 +79,7 @@ class ModelConfig:
         return BY_MODEL_TYPE[family].from_hf(content, path)
 
     def encoder_tensors(self, width: int) -> Iterator[tuple[int, bool]]:
-        """Yield (number of elements, whether weight decay applies) for each encoder parameter, in order.
-
-        `width` is the number of values per prefix position.
-        """
+        """Yield (elements, whether weight decay applies) of each encoder parameter; `width`: values per position."""
         mlp = self.method == "mlp"
         yield self.length * (self.input_dim if mlp else width), True
         if mlp:
@@ -109,9 +106,6 @@ class DataConfig:
         "the memory planner uses this length for every form",
         ge=1,
     )
-    train_size: int | float | None = setting(
-        None, "training samples, taken from the start of the file; a share if below 1; unset: all that are not held out"
-    )
     dev_size: int | float = setting(0.1, "held-out samples, taken from the end of the file; a share if below 1")
     begin: Literal["both", "with", "without"] = setting(
         "both",
@@ -121,9 +115,8 @@ class DataConfig:
 
     @model_validator(mode="after")
     def _sizes(self) -> "DataConfig":
-        for name, size in (("train_size", self.train_size), ("dev_size", self.dev_size)):
-            if size is not None and (size < 0 or (isinstance(size, float) and size >= 1)):
-                raise ValueError(f"data.{name}: {size} is not allowed: a number of samples, or a share below 1")
+        if self.dev_size < 0 or (isinstance(self.dev_size, float) and self.dev_size >= 1):
+            raise ValueError(f"data.dev_size: {self.dev_size} is not allowed: a number of samples, or a share below 1")
         return self
 
 

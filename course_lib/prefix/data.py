@@ -1,7 +1,4 @@
-"""Samples from JSON Lines: the token ids of a text, or of a prompt and its target. samples.py makes batches of them.
-
-Each text is prepared like the base's training text: normalized and segmented for a course model, otherwise unchanged.
-"""
+"""Samples from JSON Lines: the token ids of a text, or of a prompt and its target. samples.py makes batches of them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -70,10 +67,10 @@ def load(settings: DataConfig, codec: TextCodec) -> TaskData:
 
 
 def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[int]]:
-    """Split a text into pieces and yield the token ids of each; a piece has as many lines as fit in `limit` tokens.
+    """Split a text into pieces of as many lines as fit in `limit` tokens, and yield the token ids of each.
 
-    Each line is followed by the suffix; blank lines are skipped. A line longer than `limit` becomes a piece of its own,
-    not truncated, because that would teach the model to write the suffix in the middle of a sentence.
+    Each line is followed by the suffix. A longer line is a piece of its own: cut, it would teach the model to write the
+    suffix in the middle of a sentence.
     """
     piece, ids = "", list[int]()
     for line in filter(str.strip, text.splitlines()):
@@ -89,19 +86,12 @@ def pack(text: str, suffix: str, limit: int, encode: Encode) -> Iterator[list[in
 
 
 def split(samples: list[Sample], settings: DataConfig) -> tuple[list[Sample], list[Sample]]:
-    """Return the first data.train_size samples and the last data.dev_size samples."""
-    held_out = _count(settings.dev_size, len(samples))
-    train = len(samples) - held_out if settings.train_size is None else _count(settings.train_size, len(samples))
-    if train < 1 or train + held_out > len(samples):
-        raise UsageError(
-            f"data.train_size, data.dev_size: {settings.train_size}, {settings.dev_size} are not allowed: "
-            f"{settings.input} has {len(samples)} samples"
-        )
-    return samples[:train], samples[len(samples) - held_out :]
-
-
-def _count(size: float, total: int) -> int:
-    return size if isinstance(size, int) else round(size * total)
+    """Return the training samples, and the last data.dev_size samples."""
+    size = settings.dev_size
+    train = len(samples) - (size if isinstance(size, int) else round(size * len(samples)))
+    if train < 1:
+        raise UsageError(f"data.dev_size: {size} is not allowed: {settings.input} has {len(samples)} samples")
+    return samples[:train], samples[train:]
 
 
 def _encode(codec: TextCodec, text: str) -> list[int]:

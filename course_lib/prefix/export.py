@@ -39,10 +39,9 @@ class PrefixExport:
 
 
 def export(run: Path, target: Path | None = None, step: int | None = None) -> PrefixExport:
-    """Write the prefix from the checkpoint of a step, by default the latest, to a file.
+    """Write the prefix (method `full`: the base, to a folder) from the checkpoint of a step, by default the latest.
 
-    The prefix is computed from the optimizer's fp32 weights. For the `full` method, the trained base model and its
-    tokenizer are written to a folder instead. The default target is in the run folder.
+    It is computed from the optimizer's fp32 weights. The default target is in the run folder.
     """
     latest = checkpoint.to_export(run, step)
     settings, step = config.load(PrefixConfig, run / CONFIG), checkpoint.step_of(latest)

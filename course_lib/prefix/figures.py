@@ -50,10 +50,7 @@ def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]], without: Mapping[str
 
 
 def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
-    """Plot held-out loss and exact matches against the prefix length, as mean and spread over the seeds.
-
-    `without` has the same two figures for the base without a prefix.
-    """
+    """Plot held-out loss and exact matches against the prefix length; `without` has both for no prefix."""
     figure, axes = subplots(2, height=3.0)
     spreads = [[runs.held_out for runs in cases.values()], [runs.matches for runs in cases.values()]]
     for axis, values, baseline in zip(axes, spreads, without, strict=True):
@@ -71,10 +68,7 @@ def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
 
 
 def methods(cases: Mapping[str, Runs], without: float) -> Any:
-    """Plot the held-out loss against trained parameters, and the memory of a training step, for each method.
-
-    `without` is the held-out loss of the base without training [nats per token].
-    """
+    """Plot held-out loss against trained parameters, and memory; `without` is the loss without training [nats]."""
     figure, axes = subplots(2, height=3.0, width=9.0)
     # Open markers of different shapes stay visible where two methods lie on each other.
     for (name, runs), colour, marker in zip(cases.items(), COLOURS, "osD^", strict=False):

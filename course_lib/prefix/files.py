@@ -1,7 +1,7 @@
 """Prefix files in three formats, which all contain the same values in the same order.
 
 course: a safetensors file with a tensor `prefix`; its metadata has task, base model digest, shape and settings as JSON.
-rinna: the bare tensor [P, width], saved with torch.save, as in rinna's prefix-tuning-gpt and FasterTransformer examples.
+rinna: the bare tensor [P, width], saved with torch.save, as by rinna's prefix-tuning-gpt and FasterTransformer.
 peft: a Hugging Face peft folder. What peft does not store, the course writes to conversion.json in the same folder.
 """
 

@@ -17,10 +17,9 @@ def frozen_sizes(
     length: int,
     dtype: NumberFormat,
 ) -> Sizes:
-    """Return the sizes for a run that trains an encoder for a frozen base model.
+    """Return the sizes for a run that trains an encoder, (elements, whether weight decay applies) for each parameter.
 
-    `shape` has the attention and recomputation settings of the run, `encoder` (number of elements, whether weight
-    decay applies) for each parameter. `prefix` is in positions, `length` in tokens per sample.
+    `shape` has the attention and recomputation of the run, `prefix` is in positions, `length` in tokens per sample.
     """
     base = tuple(elements for elements, _ in shape.tensors())
     kept, again = _activations(shape, prefix, micro_batch, length, BYTES[dtype])

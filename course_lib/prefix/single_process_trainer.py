@@ -1,7 +1,4 @@
-"""Prefix tuning in plain PyTorch, in the current process and without DeepSpeed.
-
-Samples, loss, learning-rate schedule and updates are those of a run (task.py).
-"""
+"""Prefix tuning in plain PyTorch, in this process and without DeepSpeed; the training is that of a run (task.py)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,10 +36,7 @@ class Case:
 
 
 def train(settings: PrefixConfig, build_model: Build = build) -> Case:
-    """Train the model that `build_model` returns on one device, and measure it.
-
-    The device is the GPU if there is one and launch.device allows it, otherwise the CPU.
-    """
+    """Train the model of `build_model` on one device, the GPU if launch.device allows it, and measure it."""
     task = PrefixTask(settings)
     task.check()
     batch = settings.batch.resolve(1)

@@ -19,8 +19,7 @@ from course_lib.training.settings import OptimizerConfig, RateConfig
 def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
     """Return the key/value cache for some ids (a number P: 0 to P-1) as prefix rows [P, 2·layers·heads·head size].
 
-    Used as a prefix, these fp32 rows are exactly equivalent to the tokens. In a GPT-NeoX model, cached keys have
-    already been rotated to their positions and are not rotated again.
+    As a prefix, these fp32 rows are equivalent to the tokens: cached GPT-NeoX keys are rotated already.
     """
     ids = list(range(tokens)) if isinstance(tokens, int) else list(tokens)
     rows = model.config.vocab_size
@@ -38,8 +37,7 @@ def fit(
 ) -> list[float]:
     """Train the encoder to output the rows in `target` [P, width], and return the mean squared error before each step.
 
-    If the encoder has no MLP, the target is copied into it without any training: 200 steps from an embedding drawn from
-    N(0, 1) would not come close to the target.
+    Without an MLP, the target is copied: 200 steps from an embedding drawn from N(0, 1) would not come close to it.
     """
     if not encoder.reparameterize:
         with torch.no_grad():

@@ -1,8 +1,4 @@
-"""Settings for a pretraining run (chapter 4).
-
-`configs/README.md` lists every key with its unit and default, and the corresponding keys in FleetX, Megatron-DeepSpeed
-and DeepSpeed JSON. `Batch.resolve` computes the values that depend on the number of ranks.
-"""
+"""Settings for a pretraining run (chapter 4). `configs/README.md` lists every key, and those of other trainers."""
 
 from dataclasses import field
 from pathlib import Path

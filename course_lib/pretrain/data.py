@@ -1,7 +1,4 @@
-"""Token file checks, datasets and step counts for a pretraining run.
-
-indexed.py reads the files; sampling.py creates the samples.
-"""
+"""Token file checks, datasets and step counts for a pretraining run."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Parallel tokenization of text files into token files, in document order, for `course tokenize`.
 
-Words recur often in segmented text, so the token ids of each word are cached as bytes. The token ids are the same as if
-each document were encoded as a whole (`encode_batch_fast`).
+Words recur often in segmented text, so their ids are cached. The ids are the same as if documents were encoded whole.
 """
 
 from collections.abc import Sequence

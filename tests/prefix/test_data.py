@@ -109,9 +109,9 @@ def test_each_epoch_has_each_row_once_in_an_order_of_its_own():
 
 def test_first_samples_are_trained_on_last_ones_held_out(tmp_path):
     samples = [data.Sample([], [number], number) for number in range(10)]
-    for sizes, train, held_out in (({"dev_size": 3}, 7, 3), ({"train_size": 5, "dev_size": 0.2}, 5, 2)):
-        first, last = data.split(samples, build(DataConfig, {"input": str(tmp_path)} | sizes))
-        assert first == samples[:train] and last == samples[10 - held_out :]
+    for size, held_out in ((3, 3), (0.2, 2), (0, 0)):
+        first, last = data.split(samples, build(DataConfig, {"input": str(tmp_path), "dev_size": size}))
+        assert first == samples[: 10 - held_out] and last == samples[10 - held_out :]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_first_samples_are_trained_on_last_ones_held_out(tmp_path):
         ('{"text": "今日"}\n{"text": "今\n', {}, "line 2: not readable as JSON"),
         ('{"text": "今日"}\n{"text": " \\n"}\n', {}, "line 2: nothing to learn"),
         ('{"prompt": "今", "text": "日"}\n', {"form": "pairs"}, 'line 1: expected.*"target"'),
-        ('{"text": "今日"}\n', {"train_size": 2}, r"data.train_size, data.dev_size: 2, 0 are not allowed: .* has 1 samples"),
+        ('{"text": "今日"}\n', {"dev_size": 2}, r"data.dev_size: 2 is not allowed: .* has 1 samples"),
     ],
 )  # fmt: skip
 def test_bad_lines_are_named(tmp_path, ours, lines, settings, words):

@@ -186,7 +186,7 @@ def test_the_warm_start_leaves_no_gradient_and_comes_near_its_target(place, tmp_
     ("overrides", "words"),
     [
         (["model.base={}/texts.jsonl"], "not a model folder"),
-        (["data.dev_size=24"], "24 are not allowed: .* has 24 samples"),
+        (["data.dev_size=24"], "24 is not allowed: .* has 24 samples"),
         (["engine.max_steps=null", "batch.local_size=64"], "36 rows of training are less than one step of 64"),
     ],
 )
