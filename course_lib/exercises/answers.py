@@ -25,7 +25,7 @@ def plain(answer: Any) -> Any:
 
 
 def same(result: Any, expected: Any) -> bool:
-    """Return whether two plain values are equal: integers exactly, other numbers within 1e-6 (above 1, of their size)."""
+    """Return whether two plain values are equal: integers exactly, other numbers within 1e-6 (relative above 1)."""
     if isinstance(expected, list):
         return isinstance(result, list) and len(result) == len(expected) and all(map(same, result, expected))
     if isinstance(expected, Real) and isinstance(result, Real):
