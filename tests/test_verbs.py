@@ -128,7 +128,6 @@ def test_from_a_frozen_base_to_a_served_prefix(course: Course) -> None:
     assert "global step 2" in said
     assert "smile" in course("export run -o smile.safetensors")
     assert "peft form" in course("prefix convert smile.safetensors -o peft --form peft --base base/model")
-    assert "deployed" in course("prefix report base/model")
     said = course("prefix generate base/model 雨が --prefix peft --max-new-tokens 3")
     assert said.startswith("[no prefix] 雨が") and "[smile] 雨が" in said
     assert "fits" in course("memory -c prefix-neox-3.6b.yaml")

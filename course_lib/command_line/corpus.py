@@ -156,11 +156,11 @@ def tokens(
     for path, each in found.items():
         row = {"prefix": str(path)} | {key: getattr(each, key) for key in numbers}
         rows.append(row | {"dtype": str(each.dtype), "problem": each.explanation})
-    counts = {key: sum(row[key] for row in rows) for key in numbers}
-    message = mark("{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens, {dtype}")
-    lines = [tr(message, **row) + f"\n  {row['problem']}" * bool(row["problem"]) for row in rows]
-    if len(rows) > 1:
-        lines.append(tr("all: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens", **counts))
+    all_rows = [*rows, {"prefix": tr("all")} | {key: sum(row[key] for row in rows) for key in numbers}]
+    lines = []
+    for row in all_rows if len(rows) > 1 else rows:
+        counts = tr("{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens", **row)
+        lines += [counts, f"  {row['problem']}"] if row.get("problem") else [counts]
     return Shown(rows, "\n".join(lines))
 
 

@@ -52,8 +52,8 @@ def text(result: Any) -> str:
         return "\n".join(map(text, result))
     if isinstance(result, dict):
         sizes = {name: len(value) if isinstance(value, dict) else value for name, value in result.items()}
-        shown = {name: size for name, size in sizes.items() if isinstance(size, int) and size}
-        return ", ".join(f"{name.replace('_', ' ')} {size:,}" for name, size in shown.items())
+        shown = {name: size for name, size in sizes.items() if isinstance(size, int | float) and size}
+        return ", ".join(f"{name.replace('_', ' ')} {round(size, 3):,}" for name, size in shown.items())
     return str(result.summary() if hasattr(result, "summary") else result)
 
 

@@ -61,21 +61,3 @@ def convert(
     length, width = found.values.shape
     facts = {"task": found.task, "length": length, "width": width, "form": form}
     return Shown(facts, tr("{task}: {length} positions of {width} numbers, {form} form", **facts))
-
-
-def report(
-    model: Base,
-    *,
-    length: Annotated[int, "positions of the prefix", {"min": 1}] = 10,
-    input_dim: Annotated[int, "width of the encoder's embedding", {"min": 1}] = 10,
-    hidden_dim: Annotated[int, "width of the encoder's hidden layer", {"min": 1}] = 10,
-    embedding: Annotated[bool, "the prefix itself is trained, without an MLP"] = False,
-) -> object:
-    """Count the parameters of a prefix: trained, deployed, and as shares of the base's parameters."""
-    from course_lib.generation.prefix_cache import Shape
-    from course_lib.models.frozen_base import read_config
-    from course_lib.prefix.config import ModelConfig
-    from course_lib.prefix.report import count
-
-    shape, parameters = Shape.of(read_config(model)), ModelConfig(model).base_shape().parameters()
-    return count(shape, parameters, length, input_dim, hidden_dim, not embedding)

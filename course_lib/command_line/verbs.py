@@ -69,7 +69,6 @@ ROAD: dict[str, dict[str, Verb]] = {
         "prefix train": Verb("runs:PREFIX.train", "Train a prefix of a frozen model with DeepSpeed"),
         "prefix generate": Verb("prefix:generate", "Continue texts without and with prefixes"),
         "prefix convert": Verb("prefix:convert", "Write a prefix in another form"),
-        "prefix report": Verb("prefix:report", "Count the parameters of a prefix"),
     },
     "Serving": {
         "ft export": Verb("serving:ft_export", "Export a model, with prefixes as its tasks"),

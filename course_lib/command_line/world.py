@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 from course_lib.command_line.output import Shown
-from course_lib.language.words import tr
 
 LEAST = {"min": 1}
 
@@ -16,7 +15,7 @@ def write(
     *,
     documents: Annotated[int, "number of documents", LEAST] = 12_000,
     seed: Annotated[int, "documents of two seeds differ; document i of a seed is always the same"] = 0,
-) -> Shown:
+) -> dict[str, float]:
     """Write documents of the small world as JSON Lines: text, genre, facts, and bits = −log₂ of its probability."""
     import orjson
 
@@ -30,9 +29,7 @@ def write(
             out.write(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
             characters, bits = characters + len(document.text), bits + document.bits
             bar.update()
-    found = {"documents": documents, "characters": characters, "bits_per_character": bits / characters}
-    counts = tr("{documents:,} documents, {characters:,} characters, {bits_per_character:.3f} bits/char", **found)
-    return Shown(found, f"{counts} → {target}")
+    return {"documents": documents, "characters": characters, "bits_per_character": bits / characters}
 
 
 def check(

@@ -23,7 +23,7 @@ from tests.prefix import bases
 GREEDY = ("--set", "strategy=greedy", "--set", "max_new_tokens=3")
 READERS = ("generate", "prefix generate", "prefix train", "ct2 export")  # these read settings, tokenizer and weights
 VERBS = (*READERS, "prefix convert", "ft export")  # those read the weights
-ALL = (*VERBS, "prefix report", "memory")
+ALL = (*VERBS, "memory")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,6 @@ def use(verb: str, model: Path, place: Path) -> int:
         "generate": (model, "早稲田", *GREEDY),
         "prefix generate": (model, "早稲田", "--prefix", prefix, *GREEDY),
         "prefix convert": (prefix, "-o", place / "p.safetensors", "--base", model),
-        "prefix report": (model,),
         "ft export": (model, "-o", place / "ft"),
         "ct2 export": (model, "-o", place / "ct2"),
         "memory": ("-c", place / "run.yaml"),

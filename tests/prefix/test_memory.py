@@ -76,7 +76,7 @@ def test_activations_and_logits_are_what_pytorch_allocates(tmp_path, architectur
 
 @pytest.mark.parametrize("family", bases.FAMILIES)
 def test_the_shape_of_a_base(tmp_path, family):
-    """By its config.json, in the planner and in `course prefix report`."""
+    """By its config.json, in the planner."""
     base = bases.base(family)
     base.config.save_pretrained(tmp_path)
     given = build(PrefixConfig, {"model": {"base": str(tmp_path)}})
