@@ -88,7 +88,13 @@ def _slices(column: Path) -> Iterator[Slice]:
 
 def _sorted(part: Slice, kept: Path | None = None) -> tuple[Hashes, Positions]:
     """Return the values in a slice in ascending order, and their positions; equal values are in corpus order."""
-    column, low, high = part
+    values, positions = in_range(*part, kept)
+    order = np.argsort(values, kind="stable")
+    return values[order], positions[order]
+
+
+def in_range(column: Path, low: int, high: int, kept: Path | None = None) -> tuple[Hashes, Positions]:
+    """Return the hashes from `low` to `high` in a file, and their positions, without those with a byte 0 in `kept`."""
     values, positions = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int64)]
     # An empty file cannot be mapped.
     stored = np.memmap(column, dtype=np.uint64, mode="r") if column.stat().st_size else values[0]
@@ -101,9 +107,7 @@ def _sorted(part: Slice, kept: Path | None = None) -> tuple[Hashes, Positions]:
         at = np.flatnonzero(inside)
         values.append(block[at])
         positions.append(at + start)
-    found = np.concatenate(values)
-    order = np.argsort(found, kind="stable")
-    return found[order], np.concatenate(positions)[order]
+    return np.concatenate(values), np.concatenate(positions)
 
 
 def _repeats_in(kept: Path | None, part: Slice) -> Positions:

@@ -27,9 +27,7 @@ from course_lib.scale import inputs, search
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Store
 
-# datatrove reads hashes of up to 61 bits.
-BAND_BITS = 61
-# The bits of a key that hold the index in the shard.
+# The bits of a key that hold the position in the shard.
 LOW = 0xFFFFFFFF
 
 
@@ -166,21 +164,17 @@ class Documents(Stage):
         batches = [webtext.filter_batch(cleaning, batch) for batch in inputs.read_documents(path, shard.first + 1)]
         for batch in batches:
             report.merge(batch.report)
-        for name in ("documents", "numbers", "counts", "lines", "signatures"):
+        for name in ("documents", "numbers", "counts", "hashes", "lines", "signatures"):
             with open(folder / f"{shard.unit}.{name}", "wb") as file:
                 file.writelines(getattr(batch, name) for batch in batches)
-        index = np.concatenate([batch.numbers for batch in batches]) - shard.first - 1
-        hashes = np.concatenate([batch.hashes for batch in batches])
-        search.write_column(folder / f"hashes/{shard.unit}{search.SUFFIX}", hashes, index)
-        if cleaning.dedup.near_duplicates:
-            bands = np.concatenate([batch.bands for batch in batches]) >> np.uint64(64 - BAND_BITS)
-            for number, band in enumerate(bands.T):
-                search.write_column(folder / f"bucket_{number:03}/{shard.unit}{search.SUFFIX}", band, index)
+        for band in range(cleaning.dedup.num_bands if cleaning.dedup.near_duplicates else 0):
+            column = np.concatenate([batch.bands[:, band] for batch in batches])
+            column.tofile(folder / f"{shard.unit}.band-{band:04}")
         return report
 
 
 class _WebShards(Stage):
-    """A stage whose units are the shards of web text."""
+    """A stage whose units are the shards of web text, with the columns of the documents that passed the filters."""
 
     def units(self) -> list[str]:
         return [shard.unit for shard in self.shards("webtext")]
@@ -190,43 +184,36 @@ class _WebShards(Stage):
         with self.store.reading(f"documents/{unit}.{name}") as (path,):
             return np.fromfile(path, dtype=dtype)
 
-    def index(self, unit: str) -> npt.NDArray[np.int64]:
-        """Return the place in the shard of each document that passed the filters, [documents]."""
-        return self.column(unit, "numbers") - self.shard(unit).first - 1
-
-    def exact(self, unit: str) -> Flags:
-        """Return which documents that passed the filters are exact repeats, [documents]."""
-        flags: Flags = np.isin(self.index(unit), search.keys_of(self.store, "exact", int(unit))[0] & LOW)
-        return flags
-
-    def earliest(self, unit: str) -> Positions:
-        """Return the key of the earliest document that each one nearly duplicates, or -1, [documents]."""
-        index = self.index(unit)
+    def repeats(self, unit: str) -> tuple[Flags, Positions]:
+        """Return which documents are exact repeats, and the key of the earliest one that each resembles, or -1."""
+        documents = len(self.column(unit, "numbers"))
+        exact = np.zeros(documents, dtype=np.bool_)
+        exact[search.keys_of(self.store, "exact", int(unit))[0] & LOW] = True
         none = np.iinfo(np.int64).max
-        earliest = np.full(len(index), none)
+        earliest = np.full(documents, none)
         later, earlier = search.keys_of(self.store, "near", int(unit))
-        np.minimum.at(earliest, np.searchsorted(index, later & LOW), earlier)
+        np.minimum.at(earliest, later & LOW, earlier)
         earliest[earliest == none] = -1
-        return earliest
+        return exact, earliest
 
 
 class _Search(Stage):
     """A stage whose units are ranges of a column; it finds the keys of values that occur earlier."""
 
-    kind, source = mark("range"), ""
+    kind, column, kept = mark("range"), "", ""
 
     def units(self) -> list[str]:
-        return search.ranges(self.store, self.source)
+        return search.ranges(self.store, self.column)
 
     def work(self, unit: str, folder: Path) -> None:
-        found = np.sort(repeated(*search.read_range(self.store, self.source, unit)))
+        found = np.sort(repeated(*search.read_range(self.store, self.column, unit, self.kept)))
         np.save(folder / f"{unit}.npy", found[np.newaxis])
 
 
 class Exact(_Search):
     """Finds documents that occur earlier in the corpus."""
 
-    name, source = "exact", "documents/hashes"
+    name, column = "exact", "hashes"
     before = Documents
 
 
@@ -239,57 +226,52 @@ class Near(_Search):
     def units(self) -> list[str]:
         if not self.settings.cleaning.dedup.near_duplicates:
             return []
-        # Each band has the same number of records.
-        parts = search.ranges(self.store, "documents/bucket_000")
-        return [f"{band:03}.{part}" for band in range(self.settings.cleaning.dedup.num_bands) for part in parts]
+        # Each band has the same number of hashes.
+        parts = search.ranges(self.store, "band-0000")
+        return [f"{band:04}.{part}" for band in range(self.settings.cleaning.dedup.num_bands) for part in parts]
 
     def work(self, unit: str, folder: Path) -> None:
         dedup = self.settings.cleaning.dedup
         band, part = unit.split(".")
-        values, keys = search.read_range(self.store, f"documents/bucket_{band}", part, BAND_BITS)
+        values, keys = search.read_range(self.store, f"band-{band}", part)
         later, earlier = near_repeated(values, keys, self._signatures(), dedup.similarity * dedup.num_perm)
         order = np.argsort(later)
         np.save(folder / f"{unit}.npy", np.stack([later[order], earlier[order]]))
 
     def _signatures(self) -> Signatures:
-        """Return a function that reads the signatures of documents by their keys, shard << 32 | index in the shard."""
-        first, num_perm = [shard.first for shard in self.shards()], self.settings.cleaning.dedup.num_perm
+        """Return a function that reads the signatures of documents by their keys."""
+        num_perm = self.settings.cleaning.dedup.num_perm
 
         @cache
-        def opened(shard: int) -> tuple[Positions, npt.NDArray[np.uint8]]:
-            paths = (self.store.cached(f"documents/{shard:05}.{name}") for name in ("numbers", "signatures"))
-            numbers, rows = (
-                np.memmap(path, dtype, "r") for path, dtype in zip(paths, (np.int64, np.uint8), strict=True)
-            )
-            return numbers - first[shard] - 1, rows.reshape(-1, num_perm)
+        def opened(shard: int) -> npt.NDArray[np.uint8]:
+            path = self.store.cached(f"documents/{shard:05}.signatures")
+            return np.memmap(path, np.uint8, "r").reshape(-1, num_perm)
 
         def signatures(keys: Positions) -> npt.NDArray[np.uint8]:
             found = np.empty((len(keys), num_perm), dtype=np.uint8)
             for shard in np.unique(keys >> 32).tolist():
                 at = np.flatnonzero(keys >> 32 == shard)
-                index, rows = opened(shard)
-                found[at] = rows[np.searchsorted(index, keys[at] & LOW)]
+                found[at] = opened(shard)[keys[at] & LOW]
             return found
 
         return signatures
 
 
 class Lines(_WebShards):
-    """Sorts the hashes of the long lines of all documents that are no repeats."""
+    """Marks the long lines of all documents that are no repeats."""
 
     name = "lines"
     before = Near
 
     def work(self, unit: str, folder: Path) -> None:
-        left = ~self.exact(unit) & (self.earliest(unit) < 0)
-        index = np.flatnonzero(np.repeat(left, self.column(unit, "counts")))
-        search.write_column(folder / f"{unit}{search.SUFFIX}", self.column(unit, "lines", np.uint64)[index], index)
+        exact, earliest = self.repeats(unit)
+        np.repeat(~exact & (earliest < 0), self.column(unit, "counts")).tofile(folder / f"{unit}.kept")
 
 
 class RepeatedLines(_Search):
     """Finds long lines that occur earlier in the corpus."""
 
-    name, source = "repeated-lines", "lines"
+    name, column, kept = "repeated-lines", "lines", "lines"
     before = Lines
 
 
@@ -300,11 +282,12 @@ class Clean(_WebShards):
     before = RepeatedLines
 
     def work(self, unit: str, folder: Path) -> dict[str, Any]:
-        cleaning, firsts = self.settings.cleaning, [shard.first for shard in self.shards()]
-        exact, earliest = self.exact(unit), self.earliest(unit)
-        near = earliest >= 0
+        cleaning = self.settings.cleaning
+        exact, earliest = self.repeats(unit)
         reasons = np.full(len(exact), webtext.KEPT)
-        reasons[near] = np.array(firsts)[earliest[near] >> 32] + (earliest[near] & LOW) + 1
+        for shard in np.unique(earliest[earliest >= 0] >> 32).tolist():
+            near = np.flatnonzero(earliest >> 32 == shard)
+            reasons[near] = self.column(f"{shard:05}", "numbers")[earliest[near] & LOW]
         reasons[exact] = webtext.DUPLICATE
         counts = self.column(unit, "counts")
         lines = np.zeros(counts.sum(), dtype=np.bool_)
