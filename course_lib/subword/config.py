@@ -1,7 +1,6 @@
 """Settings for chapter 3: one class per trainer, and the special tokens that both trainers use."""
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
@@ -37,13 +36,12 @@ class BpeConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class UnigramConfig:
-    """Settings for Unigram or BPE training with `sentencepiece`."""
+    """Settings for Unigram training with `sentencepiece`."""
 
     input: Path | tuple[Path, ...] = setting(
         (), "JSONL documents or segmented .txt lines; files on the command line take precedence"
     )
     output_dir: Path | None = setting(None, "tokenizer folder to write; -o takes precedence")
-    model_type: Literal["unigram", "bpe"] = setting("unigram", "algorithm")
     vocab_size: int = setting(32_000, "number of entries, special tokens and byte tokens included", ge=3, le=2_000_000)
     character_coverage: float = setting(
         0.9995, "share of the corpus's characters, counted with repetitions, that entries cover", ge=0.98, le=1

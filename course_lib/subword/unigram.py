@@ -1,4 +1,4 @@
-"""Unigram (or BPE) tokenizers trained with `sentencepiece`: .model and .vocab files, and a Hugging Face folder.
+"""Unigram tokenizers trained with `sentencepiece`: .model and .vocab files, and a Hugging Face folder.
 
 The trained model is rebuilt with `tokenizers` from its pieces; both give the same ids.
 """
@@ -14,7 +14,7 @@ import sentencepiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from course_lib.errors import CourseError
-from course_lib.japanese.marks import ESCAPE, ESCAPES, MARK
+from course_lib.japanese.marks import ESCAPES, MARK
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
@@ -31,8 +31,6 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
     """
     settings = settings or UnigramConfig()
     model = io.BytesIO()
-    # `tokenizers`' BPE builds ␛n by a merge of both parts, which therefore need entries of their own.
-    required = MARK + (ESCAPE + "".join(token[1] for token in ESCAPES) if settings.model_type == "bpe" else "")
     with text.training(sources, target) as (segmented, product, work):
         files = text.as_lines(sources, segmented, work)
         longer = Counter(len(line.encode()) > settings.max_sentence_length for line in text.lines(files))
@@ -44,13 +42,12 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text.drawn(files, longer.total(), settings.input_sentence_size),
                 model_writer=model,
-                model_type=settings.model_type,
                 vocab_size=settings.vocab_size,
                 character_coverage=settings.character_coverage,
                 byte_fallback=settings.byte_fallback,
                 max_sentence_length=settings.max_sentence_length,
                 num_threads=settings.threads,
-                required_chars=required if segmented else "",
+                required_chars=MARK if segmented else "",
                 user_defined_symbols=list(ESCAPES) if segmented else [],
                 # The text is already normalized as in chapter 2, and decoding must restore that text.
                 normalization_rule_name="identity",
@@ -67,7 +64,7 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
         count = processor.get_piece_size()
         scores = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}\n" for i in range(count))
         (product / "tokenizer.vocab").write_text("".join(scores), encoding="utf8", newline="\n")
-        tokenizer = to_tokenizers(processor, settings.model_type, segmented)
+        tokenizer = to_tokenizers(processor, segmented)
         folder.save(tokenizer, folder.Preparation(segmented, marked=segmented), product)
     return {"vocabulary": count, "lines left out": longer[True]}
 
@@ -85,8 +82,8 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
     return f"{names}: sentencepiece: {message}"
 
 
-def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer:
-    """Return a SentencePieceProcessor's model ("unigram" or "bpe") as a `tokenizers` Tokenizer with the same ids."""
+def to_tokenizers(processor: Any, segmented: bool) -> Tokenizer:
+    """Return a SentencePieceProcessor's Unigram model as a `tokenizers` Tokenizer with the same ids."""
     count = processor.get_piece_size()
     is_byte = [processor.is_byte(i) for i in range(count)]
     # Text that spells out <0x41> must not become that byte, and a mark must never be split. sentencepiece has rules for
@@ -97,34 +94,13 @@ def to_tokenizers(processor: Any, model_type: str, segmented: bool) -> Tokenizer
         for i, piece in enumerate(map(processor.id_to_piece, range(count)))
     ]
     fallback = any(is_byte)
-    model = models.Unigram(pieces, unk_id=0, byte_fallback=fallback)
-    tokenizer = Tokenizer(model if model_type == "unigram" else _bpe(pieces, fallback))
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=fallback))
     tokenizer.add_special_tokens([UNKNOWN, BEGIN, END])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="first", split=True)
     if segmented:
         tokenizer.decoder = folder.lossless_decoder(fallback, WORD)
     else:
-        steps = [decoders.ByteFallback()] if fallback else []
-        tokenizer.decoder = decoders.Sequence(
-            [*steps, decoders.Fuse(), decoders.Replace(WORD, " "), decoders.Strip(content=" ", left=1, right=0)]
-        )
+        steps: list[Any] = [decoders.ByteFallback()] if fallback else []
+        spaces = [decoders.Replace(WORD, " "), decoders.Strip(content=" ", left=1, right=0)]
+        tokenizer.decoder = decoders.Sequence([*steps, decoders.Fuse(), *spaces])
     return tokenizer
-
-
-def _bpe(pieces: list[tuple[str, float]], fallback: bool) -> Any:
-    """Return a `tokenizers` BPE model whose merges are derived from pieces, because sentencepiece stores no merges.
-
-    Two pieces may merge if their concatenation is a piece. Pieces that were learned earlier, which have higher scores,
-    merge first.
-    """
-    ids = {piece: i for i, (piece, _) in enumerate(pieces)}
-    merges = []
-    for piece, score in pieces:
-        if score == NEVER:
-            continue
-        for at in range(1, len(piece)):
-            left, right = piece[:at], piece[at:]
-            if left in ids and right in ids:
-                merges.append((-score, ids[left], ids[right], (left, right)))
-    pairs = [pair for *_, pair in sorted(merges)]
-    return models.BPE(ids, pairs, unk_token=UNKNOWN, fuse_unk=True, byte_fallback=fallback)
