@@ -14,14 +14,13 @@ from course_lib.language.words import mark, tr
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.config import Quantization
 
-LEAST, PORT, MOMENT = {"min": 1}, {"min": 1, "max": 65535}, {"min": 0.001}
+LEAST, PORT = {"min": 1}, {"min": 1, "max": 65533}
 Model = Annotated[Path, "Hugging Face folder of a GPT-NeoX or GPT-2"]
 FtFolder = Annotated[Path, "FasterTransformer folder N-gpu, or the folder that holds it"]
 Ct2Folder = Annotated[Path, "folder written by `course ct2 export`"]
 Values = Annotated[bool, "also check every number for NaN and infinity"]
 Format = Annotated[Quantization, "number format of the weights; float32 generates the same text as MODEL"]
 Threads = Annotated[int, "threads per batch; 0: CTranslate2's choice", {"min": 0}]
-InterSize = Annotated[int | None, "inner size of the MLP; FasterTransformer's GPT-2 converter may write another", LEAST]
 
 
 def ft_export(
@@ -40,15 +39,11 @@ def ft_export(
 
     Corrects three errors of FasterTransformer's converters; the --upstream options keep them.
     """
-    from course_lib.files import require_other
     from course_lib.serving import tasks
     from course_lib.serving.export import export
     from course_lib.serving.ft_source import Corrections
 
     corrections = Corrections(not upstream_bias_scaling, not upstream_ini, not upstream_head)
-    for argument in prefix:
-        if file := tasks.split(argument)[1]:
-            require_other(file, target)
     prefixes = [tasks.named(argument) for argument in prefix]
     return export(model, target, tensor_parallel, dtype, prefixes, corrections, name)
 
@@ -63,7 +58,6 @@ def ft_import(
     rope_theta: Annotated[float | None, "GPT-NeoX: base of the rotary positions; default: 10000"] = None,
     max_positions: Annotated[int | None, "GPT-NeoX: context length [tokens]; default: 2048", LEAST] = None,
     biases_divided_by: Annotated[int | None, "GPT-NeoX: the converter's divisor of two biases: 1 or the ranks"] = None,
-    inter_size: InterSize = None,
 ) -> object:
     """Turn a FasterTransformer folder back into a Hugging Face folder, bit for bit, with its prefixes as files.
 
@@ -73,17 +67,17 @@ def ft_import(
     from course_lib.serving.ft_import import import_folder
     from course_lib.serving.ft_settings import Given
 
-    given = Given(activation, layer_norm_eps, rope_theta, max_positions, biases_divided_by, inter_size)
+    given = Given(activation, layer_norm_eps, rope_theta, max_positions, biases_divided_by)
     return import_folder(folder, target, tokenizer, given)
 
 
-def ft_inspect(folder: FtFolder, *, values: Values = False, inter_size: InterSize = None) -> object:
+def ft_inspect(folder: FtFolder, *, values: Values = False) -> object:
     """Compare a FasterTransformer folder with its config.ini, file by file."""
     from course_lib.serving.check import inspect
 
-    found = inspect(folder, values, inter_size)
+    found = inspect(folder, values)
     wrong = f"{folder}: {len(found.findings)} problem(s), listed above; the engine would run nevertheless"
-    return Shown(found, "\n".join(found.lines()), wrong if found.findings else "")
+    return Shown(found, found.summary(), wrong if found.findings else "")
 
 
 def ct2_export(model: Model, target: Path, *, quantization: Format = "float32") -> object:
@@ -113,45 +107,28 @@ def _require_ctranslate2() -> None:
 
 
 def serve(
-    folders: Annotated[Sequence[str], "[NAME=]DIR, written by `course ft export`; NAME is the model's, for several"],
+    folder: FtFolder,
     target: Annotated[Path | None, "write a Triton model repository, and do not serve it"] = None,
     *,
-    http_port: Annotated[int, "port of HTTP", PORT] = 8000,
-    grpc_port: Annotated[int, "port of gRPC", PORT] = 8001,
-    metrics_port: Annotated[int, "port of Triton's metrics, on this machine only", PORT] = 8002,
+    port: Annotated[int, "port of HTTP; gRPC has the next one, Triton's metrics the one after it", PORT] = 8000,
     address: Annotated[str, "address to listen on; 0.0.0.0 admits other machines, without a password"] = "127.0.0.1",
     timeout: Annotated[float, "time limit for the start [s]", LEAST] = 300,
     threads: Annotated[int | None, "CPU threads of each instance; default: its share of the cores", LEAST] = None,
-    instances: Annotated[int, "processes that load each model, to answer more requests", LEAST] = 1,
-    queue: Annotated[int, "requests that may wait for a model; further ones are refused", LEAST] = 1024,
-    time_limit: Annotated[float | None, "time a request may wait, and then may run [s]; default: none", MOMENT] = None,
-    drain: Annotated[float, "time to answer the requests in progress when stopped [s]", LEAST] = 30,
-    log: Annotated[Path | None, "Triton's log; default: shown only if Triton fails"] = None,
+    instances: Annotated[int, "processes that load the model, to answer more requests", LEAST] = 1,
+    queue: Annotated[int, "requests that may wait; further ones are refused", LEAST] = 1024,
     backend: Annotated[Literal["python", "fastertransformer"], "this course's reader, or NVIDIA's engine"] = "python",
     weights: Annotated[str | None, "path of the weights for the repository's server; default: their path now"] = None,
-    print_: Annotated[bool, "only print the commands that serve FOLDER from NVIDIA's container"] = False,
 ) -> object:
-    """Serve exported folders with Triton on this machine (HTTP and gRPC) until Ctrl-C."""
-    from course_lib.serving import container, repository, server
+    """Serve an exported folder with Triton on this machine (HTTP and gRPC) until Ctrl-C."""
+    from course_lib.serving import repository, server
 
-    if (backend != "python" or weights) and (print_ or not target):
-        raise UsageError("--backend, --weights: need -o OUT and no --print; without -o, FOLDER itself is served")
-    limits = repository.Limits(instances, queue, time_limit)
-    if backend != "python" and limits != repository.Limits():
-        raise UsageError("--instances, --queue, --time-limit: need --backend python")
-    models = repository.named(folders)
-    if print_:
-        if len(models) > 1:
-            raise UsageError(f"--print: {len(models)} folders are not allowed; allowed: one FOLDER")
-        options = ["--instances", str(instances), "--queue", str(queue)]
-        options += ["--time-limit", f"{time_limit:g}"] if time_limit else []
-        return container.commands(next(iter(models.values())), target or Path("REPO"), options)
     if target:
+        written = repository.write(folder, target, backend, weights, instances, queue)
         message = mark("Triton model {name!r} for backend {backend} → {folder}")
-        written = repository.write(models, target, backend, weights, limits)
-        return [tr(message, name=each.name, backend=backend, folder=each) for each in written]
-    ports = (http_port, grpc_port, metrics_port)
-    server.serve(server.running(models, *ports, address, timeout, log, threads, limits, drain))
+        return tr(message, name=written.name, backend=backend, folder=written)
+    if backend != "python" or weights:
+        raise UsageError("--backend, --weights: need -o OUT; without -o, FOLDER itself is served")
+    server.serve(server.running(folder, port, address, timeout, threads, instances, queue))
     return None
 
 
@@ -161,9 +138,7 @@ def ask(
     folder: Annotated[Path | None, "the served folder, for its tokenizer and the names of its tasks"] = None,
     tokenizer: Annotated[Path | None, "tokenizer folder; default: FOLDER/tokenizer"] = None,
     task: Annotated[str | None, "name or number of the prefix to use; default: none"] = None,
-    url: Annotated[str | None, "HOST:PORT; default: this machine, 8000 (HTTP) or 8001 (gRPC)"] = None,
-    model: Annotated[str | None, "name of the model, if the server has several"] = None,
-    protocol: Annotated[Literal["http", "grpc"], "grpc needs pip install 'tritonclient[grpc]'"] = "http",
+    url: Annotated[str, "HOST:PORT of the server's HTTP"] = "127.0.0.1:8000",
     settings: AskConfig = AskConfig(),  # noqa: B008
 ) -> list[Continued]:
     """Continue texts with a served model, with the prefix of a task or without."""
@@ -178,12 +153,9 @@ def ask(
     from course_lib.pretrain import text_codec
     from course_lib.serving import client
 
-    codec = text_codec.load(tokenizer)
-    asked = client.Client(url, protocol, model=model)
-    # A server on another machine names a folder of that machine.
-    if folder and (served := asked.served_folder()) and served.is_dir() and not served.samefile(layout.find(folder)[0]):
-        raise UsageError(f"--folder: {folder} is not allowed; allowed: the folder that is served, {served}")
-    return continued(prompts, client.ask(asked, codec, prompts, settings, task_number))
+    return continued(
+        prompts, client.ask(client.Client(url), text_codec.load(tokenizer), prompts, settings, task_number)
+    )
 
 
 def _task(task: str | None, folder: Path | None) -> int | None:

@@ -89,28 +89,6 @@ class ByteTokens:
         missing = np.asarray(MISSING)[self.after]
         self.blocked = np.stack([~allowed | (missing > room - 1) for room in range(1, ROOM + 1)])
 
-    def state(self, ids: Sequence[int], room: int) -> int:
-        """Return the state after `ids` with `room` tokens remaining.
-
-        If the last character in `ids` is too long for that, it counts as lost.
-        """
-        state = TEXT
-        for token in ids[-RECENT:]:
-            state = int(self.after[state, token])
-        return state if MISSING[state] <= room else TEXT
-
-    def first_wrong(self, before: Sequence[int], new: Sequence[int], room: int) -> int | None:
-        """Return the index of the first token in `new` that may not follow the ids `before`, or None.
-
-        `room` is the maximum length of the whole continuation, of which `new` is the beginning [tokens].
-        """
-        state = self.state(before, room)
-        for index, token in enumerate(new):
-            if self.blocked[min(room - index, ROOM) - 1, state, token]:
-                return index
-            state = int(self.after[state, token])
-        return None
-
     def whole(self, ids: Sequence[int]) -> list[int]:
         """Return `ids` without the byte tokens that form no whole character, such as half a character at the end."""
         kept: list[int] = []
@@ -157,12 +135,15 @@ def of_tokenizer(tokenizer: Any, rows: int | None = None) -> ByteTokens:
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     pieces: list[bytes | None] = [None] * max(rows or 0, 1 + max(vocabulary.values(), default=0))
     values = {name: int(match[1], 16) for name in vocabulary if (match := BYTE.fullmatch(name))}
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    byte_level = backend is not None and isinstance(backend.decoder, decoders.ByteLevel)
+    backend, letter_bytes = getattr(tokenizer, "backend_tokenizer", None), {}
+    if backend is not None and isinstance(backend.decoder, decoders.ByteLevel):
+        from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+        letter_bytes = {letter: byte for byte, letter in bytes_to_unicode().items()}
     if not set(TAIL) <= set(values.values()):
         values = {}
     for name, i in vocabulary.items():
-        letters = [LETTERS.get(letter) for letter in name] if byte_level else [None]
+        letters = [letter_bytes.get(letter) for letter in name]
         if name in values:
             pieces[i] = bytes([values[name]])
         elif None in letters:
@@ -170,10 +151,3 @@ def of_tokenizer(tokenizer: Any, rows: int | None = None) -> ByteTokens:
         else:
             pieces[i] = bytes(byte for byte in letters if byte is not None)
     return ByteTokens(pieces)
-
-
-# Byte-level BPE names each byte by one letter: printable Latin-1 characters stand for their own code, the other bytes
-# follow from U+0100 on, in order (bytes_to_unicode in https://github.com/openai/gpt-2/blob/master/src/encoder.py).
-_own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-LETTERS = {chr(byte): byte for byte in _own}
-LETTERS |= {chr(0x100 + n): byte for n, byte in enumerate(byte for byte in range(256) if byte not in _own)}

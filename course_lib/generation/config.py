@@ -77,16 +77,12 @@ class GenerateConfig:
 
         `positions` is the model's maximum sequence length [tokens]; None if there is no limit.
         """
-        unset = max(MAX_NEW_TOKENS, self.min_new_tokens)
+        wanted = self.max_new_tokens or max(MAX_NEW_TOKENS, self.min_new_tokens)
         if positions is None:
-            return self.max_new_tokens or unset
-        left = positions - prompt
-        if left < 1:
-            kept = "and at least one must be left for the continuation"
-            raise UsageError(f"prompt: {prompt} tokens are not allowed: the model has {positions} positions, {kept}")
-        for name in ("max_new_tokens", "min_new_tokens"):
-            value = getattr(self, name)
-            if value and value > left:
-                rest = f"{positions} positions less the prompt's {prompt} tokens leave {left}"
-                raise UsageError(f"{name}: {value} is not allowed: {rest}")
-        return self.max_new_tokens or min(unset, left)
+            return wanted
+        left, needed = positions - prompt, self.max_new_tokens or max(self.min_new_tokens, 1)
+        if left < needed:
+            setting = "max_new_tokens" if self.max_new_tokens else "min_new_tokens"
+            rest = f"{positions} positions less the prompt's {prompt} tokens leave {max(left, 0)}"
+            raise UsageError(f"{setting}: {needed} is not allowed: {rest}")
+        return min(wanted, left)

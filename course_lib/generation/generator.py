@@ -22,7 +22,7 @@ from course_lib.generation import byte_tokens
 from course_lib.generation.character_mask import CharacterMask, WholeCharacters
 from course_lib.generation.codec import Codec, Generated, decode
 from course_lib.generation.config import GenerateConfig
-from course_lib.generation.prefix_cache import Shape, learned_positions, past, positions
+from course_lib.generation.prefix_cache import Shape, learned_positions, left_padded, past, positions
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
 
@@ -138,10 +138,8 @@ class Generator:
     def _run(self, requests: list[_Request], settings: GenerateConfig) -> list[list[Generated]]:
         """Return the texts for one batch, which is padded on the left."""
         count = settings.num_return_sequences
-        prompts = [each.ids or [self.begin] for each in requests]
-        width = max(map(len, prompts))
-        inputs = torch.tensor([[self.end] * (width - len(ids)) + ids for ids in prompts], device=self.device)
-        mask = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=self.device)
+        inputs, mask = left_padded([each.ids or [self.begin] for each in requests], self.device, self.end)
+        width = inputs.shape[1]
         outputs = self.model.generate(
             inputs,
             generation_config=self._arguments(settings, requests[0].room),

@@ -103,6 +103,14 @@ def _layer(keys: Tensor, values: Tensor, grows: bool) -> DynamicLayer:
     return layer
 
 
+def left_padded(rows: Sequence[Sequence[int]], device: torch.device | str, fill: int = 0) -> tuple[Tensor, Tensor]:
+    """Return token ids [batch, longest row], padded on the left with `fill`, and their attention mask."""
+    gaps = [max(map(len, rows)) - len(row) for row in rows]
+    ids = [[fill] * gap + list(row) for gap, row in zip(gaps, rows, strict=True)]
+    mask = [[0] * gap + [1] * len(row) for gap, row in zip(gaps, rows, strict=True)]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
 def positions(prefix_lengths: Tensor, attention_mask: Tensor) -> Tensor:
     """Return position ids [batch, seq]: P + t for the t-th real token of a sequence whose prefix has P positions.
 

@@ -2,7 +2,6 @@
 
 from pydantic.dataclasses import dataclass
 
-from course_lib.serving.request import MAX_BEAMS
 from course_lib.settings.config import STRICT, setting
 
 
@@ -29,7 +28,5 @@ class AskConfig:
         1.0, "above 1: tokens that already occurred become less likely (arXiv:1909.05858)", gt=0
     )
     seed: int = setting(0, "seed of the random generator; the same seed gives the same text", ge=0, lt=1 << 64)
-    beam_width: int = setting(1, "above 1: beam search with this many hypotheses, without sampling", ge=1, le=MAX_BEAMS)
-    len_penalty: float = setting(0.0, "beam search: the log probability is divided by the length to this power")
     bad_words: list[str] = setting([], "words that are never generated")
     stop_words: list[str] = setting([], "words that end the text; it ends after the first of them")

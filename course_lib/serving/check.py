@@ -5,9 +5,6 @@ The files have no header, so only their sizes can be compared with config.ini. T
 values themselves.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,80 +12,46 @@ import torch
 
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.errors import CourseError
-from course_lib.files import human_size
-from course_lib.language.columns import padded
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
 from course_lib.serving import ini, layout
-from course_lib.serving.ft_settings import read_conversion
-from course_lib.serving.layout import CONFIG, CONVERSION, SUMMED, FtConfig
+from course_lib.serving.layout import CONFIG, SUMMED, FtConfig, TensorSpec
 from course_lib.serving.reader import numbers, wrong_sums
-
-LAYER = re.compile(r"model\.layers\.\d+\.")
-# The line for each kind of finding.
-KINDS = {
-    "config": mark("config: {name}: {problem}"),
-    "heads": mark("heads: {name}: {problem}"),
-    "missing": mark("missing: {name}: {problem}"),
-    "short": mark("short: {name}: {problem}"),
-    "long": mark("long: {name}: {problem}"),
-    "dtype": mark("dtype: {name}: {problem}"),
-    "unexpected": mark("unexpected: {name}: {problem}"),
-    "values": mark("values: {name}: {problem}"),
-}
 
 
 @dataclass(frozen=True)
 class Finding:
     """One problem found in a FasterTransformer folder."""
 
-    kind: str  # of KINDS
+    kind: str  # config, missing, short, long, dtype, unexpected or values
     name: str  # file name
     message: str
 
     def __str__(self) -> str:
-        return tr(KINDS[self.kind], name=self.name, problem=self.message)
-
-
-@dataclass(frozen=True)
-class FileSize:
-    """Expected and actual size [bytes] of a file that config.ini requires or that exists in the folder."""
-
-    name: str
-    expected: int | None  # None for config.ini and for files that config.ini does not require
-    actual: int | None  # None if the file is missing
-    shape: tuple[int, ...] = ()  # expected
+        return f"{self.kind}: {self.name}: {self.message}"
 
 
 @dataclass
 class Inspection:
-    """The configuration, the files and the problems found in a folder."""
+    """The configuration of a folder and the problems found in it."""
 
     folder: Path
-    config: FtConfig | None = None  # None if config.ini cannot be read, in which case `files` is empty
-    files: list[FileSize] = field(default_factory=list)
+    config: FtConfig | None = None  # None if config.ini cannot be read
+    files: int = 0
     findings: list[Finding] = field(default_factory=list)
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of a text report; files of the same sizes in several layers share a line."""
-        if self.config:
-            yield from ini.text(self.config).strip().splitlines()
-            yield " ".join([padded(tr("expected"), ">15"), padded(tr("actual"), ">15"), " [" + tr("bytes") + "]"])
-        rows = Counter((LAYER.sub("model.layers.*.", file.name), file.expected, file.actual) for file in self.files)
-        for (name, expected, actual), count in rows.items():
-            shown = (" " * 14 + "-" if size is None else f"{size:15,}" for size in (expected, actual))
-            yield f"{' '.join(shown)}  {name}{f' × {count}' if count > 1 else ''}"
-        if existing := [file.actual for file in self.files if file.actual is not None]:
-            sizes = {"files": len(existing), "size": human_size(sum(existing)), "folder": self.folder}
-            yield tr("{files} files, {size} in {folder}", **sizes)
-        yield from map(str, self.findings)
+    def summary(self) -> str:
+        """Return one line for each problem, or one that says that there is none."""
+        if self.findings:
+            return "\n".join(map(str, self.findings))
+        return tr("{folder}: no problems in {files} files", folder=self.folder, files=self.files)
 
     def add(self, kind: str, name: str, message: str) -> None:
         """Add a finding."""
         self.findings.append(Finding(kind, name, message))
 
 
-def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -> Inspection:
+def inspect(folder: Path, values: bool = False) -> Inspection:
     """Compare DIR or DIR/N-gpu with its config.ini; `values`: also check every number for NaN and infinity.
 
     Raises CourseError if there is not exactly one FasterTransformer folder. Any other problem is a finding.
@@ -96,7 +59,7 @@ def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -
     weights_folder, ranks = layout.find(folder)
     found = Inspection(weights_folder)
     try:
-        config, warnings = ini.read(weights_folder, ranks, inter_size)
+        config, warnings = ini.read(weights_folder, ranks)
     except CourseError as error:
         found.add("config", CONFIG, str(error).removeprefix(f"{weights_folder / CONFIG}: "))
         return found
@@ -104,65 +67,47 @@ def inspect(folder: Path, values: bool = False, inter_size: int | None = None) -
     for warning in warnings:
         found.add("config", CONFIG, warning)
     if refused := layout.uneven(config):
-        found.add("heads", CONFIG, refused)
+        found.add("config", CONFIG, refused)
         return found
-    try:
-        read_conversion(weights_folder.resolve().parent)
-    except CourseError as error:
-        found.add("config", CONVERSION, str(error))
-    found.files = _files(weights_folder, config)
-    _compare_sizes(found, config)
-    if all(file.expected in (None, file.actual) for file in found.files):
+    actual = {path.name: path.stat().st_size for path in sorted(weights_folder.iterdir())}
+    found.files = len(actual)
+    required = {name: spec for spec in layout.tensors(config) for name in spec.files(ranks)}
+    for name, spec in required.items():
+        _compare_size(found, config, name, spec, actual.get(name))
+    for name in sorted(actual.keys() - required.keys() - {CONFIG}):
+        found.add("unexpected", name, tr("config.ini does not require this file"))
+    whole = [name for name, spec in required.items() if actual.get(name) == spec.size(config)]
+    if len(whole) == len(required):
         for name in wrong_sums(weights_folder, config):
-            found.add(
-                "values", name, tr("is not the sum of {biases}; the engine reads the sum", biases=" + ".join(SUMMED))
-            )
+            message = tr("is not the sum of {biases}; the engine reads the sum", biases=" + ".join(SUMMED))
+            found.add("values", name, message)
     if values:
-        _check_values(found, config)
+        _check_values(found, config, {name: actual[name] for name in whole})
     return found
 
 
-def _files(folder: Path, config: FtConfig) -> list[FileSize]:
-    """Return the required files and then the others."""
-    actual = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    required = {
-        name: FileSize(name, spec.size(config), actual.get(name), spec.part(config.ranks))
-        for spec in layout.tensors(config)
-        for name in spec.files(config.ranks)
-    }
-    return [*required.values(), *(FileSize(name, None, size) for name, size in actual.items() if name not in required)]
+def _compare_size(found: Inspection, config: FtConfig, name: str, spec: TensorSpec, actual: int | None) -> None:
+    """Add a finding if a file is missing, or has another size than config.ini requires."""
+    expected = spec.size(config)
+    if actual is None:
+        found.add("missing", name, tr("expected {size:,} bytes", size=expected))
+    elif actual != expected:
+        sizes = {"actual": actual, "expected": expected, "shape": list(spec.part(config.ranks)), "dtype": config.dtype}
+        message = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
+        if BYTES[config.dtype] == 2 and actual == 2 * expected:
+            found.add("dtype", name, f"{message}: {tr('twice the bytes: fp32')}?")
+        elif BYTES[config.dtype] == 4 and 2 * actual == expected:
+            found.add("dtype", name, f"{message}: {tr('half the bytes: fp16 or bf16')}?")
+        else:
+            found.add("short" if actual < expected else "long", name, message)
 
 
-def _compare_sizes(found: Inspection, config: FtConfig) -> None:
-    factor, other = (
-        (2, tr("twice the bytes: fp32")) if BYTES[config.dtype] == 2 else (0.5, tr("half the bytes: fp16 or bf16"))
-    )
-    existing = [file for file in found.files if file.expected and file.actual is not None]
-    mistyped = [file for file in existing if file.expected and file.actual == file.expected * factor]
-    if mistyped and len(mistyped) == len(existing):
-        message = tr("every file has {other}, but config.ini says {dtype}", other=other, dtype=config.dtype)
-        found.add("dtype", CONFIG, message)
-    for file in found.files:
-        if file.expected is None:
-            if file.name != CONFIG:
-                found.add("unexpected", file.name, tr("config.ini does not require this file"))
-        elif file.actual is None:
-            found.add("missing", file.name, tr("expected {size:,} bytes", size=file.expected))
-        elif file.actual != file.expected and len(mistyped) < len(existing):
-            sizes = {"actual": file.actual, "expected": file.expected, "shape": list(file.shape), "dtype": config.dtype}
-            message = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
-            if file in mistyped:
-                found.add("dtype", file.name, f"{message}: {other}?")
-            else:
-                found.add("short" if file.actual < file.expected else "long", file.name, message)
-
-
-def _check_values(found: Inspection, config: FtConfig) -> None:
-    whole = [file for file in found.files if file.expected and file.actual == file.expected]
-    with progress(sum(file.expected or 0 for file in whole), "B", "values") as bar:
-        for file in whole:
-            values = numbers(found.folder / file.name, config.dtype)
-            bar.update(values.nbytes)
+def _check_values(found: Inspection, config: FtConfig, sizes: dict[str, int]) -> None:
+    """Add a finding for each file with NaN or infinity; `sizes` are the files' bytes."""
+    with progress(sum(sizes.values()), "B", "values") as bar:
+        for name, size in sizes.items():
+            values = numbers(found.folder / name, config.dtype)
+            bar.update(size)
             if count := int((~torch.isfinite(values)).sum()):
                 message = tr("{count:,} of {all:,} numbers are NaN or infinite", count=count, all=len(values))
-                found.add("values", file.name, message)
+                found.add("values", name, message)

@@ -16,7 +16,7 @@ from typing import Any
 import ctranslate2
 import numpy as np
 import torch
-from ctranslate2.converters.transformers import _SUPPORTED_ACTIVATIONS, GPT2Loader, GPTNeoXLoader
+from ctranslate2.converters.transformers import GPT2Loader, GPTNeoXLoader
 
 from course_lib.checkpoints.model_folder import end_id
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
@@ -27,6 +27,7 @@ from course_lib.models import frozen_base
 from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import text_codec
 from course_lib.serving.config import Quantization
+from course_lib.serving.ft_source import require_plain
 from course_lib.serving.layout import CONVERSION
 
 # Added to the logits of embedding rows without a token; this is the lowest finite float16 value
@@ -63,20 +64,19 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         config = frozen_base.read_config(source)
         tokenizer = text_codec.load(source).tokenizer
         model = frozen_base.load(source)
-        _require_possible(config, source)
+        require_plain(config, source)
         tokens = {number: token for token, number in tokenizer.get_vocab().items()}
-        if max(tokens) >= config.vocab_size:
-            rows = f"the model has {config.vocab_size} embedding rows"
-            raise CourseError(f"{source}: the tokenizer has token {max(tokens)}, but {rows}")
         names = [tokens.get(row) for row in range(config.vocab_size)]
         end = end_id(source, model.generation_config.eos_token_id, tokenizer.eos_token_id)
         if end not in tokens:
             raise CourseError(f"{source}: names no end-of-text token (eos_token_id {end})")
-        with torch.no_grad():
+        try:
             spec = _spec(model)
-            if None in names:
-                bias = [NEVER * (name is None) for name in names]
-                spec.decoder.projection.bias = torch.tensor(bias, dtype=model.dtype)
+        except KeyError as error:
+            raise CourseError(f"{source}: activation {error} is not possible with CTranslate2") from error
+        if None in names:
+            bias = [NEVER * (name is None) for name in names]
+            spec.decoder.projection.bias = torch.tensor(bias, dtype=model.dtype)
         spec.register_vocabulary([name or f"<row {row}: no token>" for row, name in enumerate(names)])
         spec.config.eos_token = tokens[end]
         for kind in ("bos_token", "unk_token"):
@@ -101,22 +101,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
     return Ct2Export(target, family, model.num_parameters(), quantization, size, names.count(None))
 
 
-def _require_possible(config: Any, source: Path) -> None:
-    """Raise CourseError if CTranslate2 does not support a setting of the model."""
-    if config.model_type == "gpt_neox":
-        rope, activation = config.rope_parameters, config.hidden_act
-        rotated = int(config.hidden_size // config.num_attention_heads * rope["partial_rotary_factor"])
-        unsupported = {f"rope_type {rope['rope_type']!r}": rope["rope_type"] != "default"}
-        unsupported[f"{rotated} rotated dimensions"] = rotated == 0 or rotated % 2 == 1
-    else:
-        activation = config.activation_function
-        unsupported = {"scale_attn_weights: false": not config.scale_attn_weights}
-        unsupported["scale_attn_by_inverse_layer_idx: true"] = config.scale_attn_by_inverse_layer_idx
-    unsupported[f"activation {activation!r}"] = activation not in _SUPPORTED_ACTIVATIONS
-    for what in (what for what, wrong in unsupported.items() if wrong):
-        raise CourseError(f"{source}: {what} is not possible with CTranslate2")
-
-
+@torch.no_grad()
 def _spec(model: Any) -> Any:
     """Return the model as an unquantized CTranslate2 specification.
 

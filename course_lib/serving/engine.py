@@ -16,7 +16,7 @@ import torch
 
 from course_lib.errors import UsageError
 from course_lib.serving.batch import Generation, TextBatch
-from course_lib.serving.request import MAX_BEAMS, Answer, TextRequest
+from course_lib.serving.request import Answer, TextRequest
 from course_lib.serving.sampling import Text
 
 
@@ -38,15 +38,14 @@ class Engine:
             self.check(row)
         generations = [self.generation(row, log_probs) for row in rows]
         # The longest texts begin first, so that none of them runs alone in the end
-        waiting = sorted(generations, key=lambda one: (-one.row.output_length, -len(one.input)))
+        waiting = sorted(generations, key=lambda one: (-one.text.left, -len(one.input)))
         batch = self.batch()
         while waiting or batch.running:
-            if count := batch.fitting(waiting):
-                batch.join(waiting[:count])
-                del waiting[:count]
+            joining, waiting = waiting[: batch.free], waiting[batch.free :]
+            batch.join(joining)
             if batch.running:
                 batch.step()
-        return [generation.answer for generation in generations]
+        return [generation.text.answer() for generation in generations]
 
     def batch(self) -> TextBatch:
         """Return an empty batch, which rows can join at any time."""
@@ -55,7 +54,7 @@ class Engine:
     def generation(self, row: TextRequest, log_probs: bool = False) -> Generation:
         """Return a valid row ready to join a batch."""
         text = Text(row, self.end_id if row.end_id is None else row.end_id)
-        return Generation(row, self._input(row), self._prefix(row), [text], log_probs)
+        return Generation(self._input(row), self._prefix(row), text, log_probs)
 
     def check(self, row: TextRequest) -> None:
         """Raise UsageError if a sequence is invalid; the message names the request tensor."""
@@ -86,15 +85,10 @@ class Engine:
             ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "0 to 1"),
             ("temperature", row.temperature, 0 < row.temperature < torch.inf, "above 0"),
             ("repetition_penalty", row.repetition_penalty, 0 < row.repetition_penalty < torch.inf, "above 0"),
-            ("len_penalty", row.len_penalty, abs(row.len_penalty) < torch.inf, "a number"),
             ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, "above 0, up to 1"),
             ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, "above 0, up to 1"),
-            ("beam_width", row.beam_width, 1 <= row.beam_width <= MAX_BEAMS, f"1 to {MAX_BEAMS}"),
-            (
-                "beam_search_diversity_rate", row.diversity_rate, row.diversity_rate == 0,
-                "0: FasterTransformer adds it according to a candidate's index in memory",
-            ),
-        ):  # fmt: skip
+            ("beam_width", row.beam_width, row.beam_width == 1, "1"),
+        ):
             if not good:
                 yield name, value, f"allowed: {allowed}"
 

@@ -41,16 +41,16 @@ class FtExport:
 
     def summary(self) -> str:
         """Return a one-line summary, followed by one line for each correction and note."""
-        lines = [f"{contents(self.config, self.files, self.size)} → {self.folder}"]
+        lines = [f"{contents(self.config, self.files)} → {self.folder}"]
         lines += [tr("corrected: {what}", what=line) for line in self.corrected]
         return "\n".join(lines + [tr("note: {note}", note=line) for line in self.notes])
 
 
-def contents(config: FtConfig, files: int, size: int) -> str:
+def contents(config: FtConfig, files: int) -> str:
     """Return the line on a folder's files, ranks and tasks, for the summaries of export and import."""
     ranks = tr("{number} ranks", number=config.ranks) if config.ranks > 1 else tr("1 rank")
-    facts = {"files": files, "size": human_size(size), "dtype": config.dtype, "ranks": ranks}
-    line = tr("{files} files, {size} in {dtype} for {ranks}", **facts)
+    size = human_size(layout.total_bytes(config))
+    line = tr("{files} files, {size} in {dtype} for {ranks}", files=files, size=size, dtype=config.dtype, ranks=ranks)
     names = ", ".join(task.name for task in config.tasks)
     return line + tr(", tasks {names}", names=names) if names else line
 
@@ -141,17 +141,17 @@ def _weights(model: Path, origin: Origin, specs: dict[str, TensorSpec]) -> Itera
     tied = "lm_head.weight" if origin.tied or not origin.config.head else None
     missing = specs.keys() - {tied}
     for path in weight_files.files(model):
-        for weight in weight_files.weights(path):
-            name = weight_map.short(weight.name)
+        for full, weight in weight_files.weights(path).items():
+            name = weight_map.short(full)
             if name is None or name == tied:
                 continue
-            weight_files.require_float(path, weight)
+            weight_files.require_float(path, full, weight)
             if name not in specs:
-                raise CourseError(f"{path}: {weight.name} is no weight that the format can store")
+                raise CourseError(f"{path}: {full} is no weight that the format can store")
             if weight.shape != (shape := weight_map.shape(specs[name], origin.config)):
-                raise CourseError(f"{path}: {weight.name} has shape {weight.shape}, the configuration requires {shape}")
+                raise CourseError(f"{path}: {full} has shape {tuple(weight.shape)}, the configuration requires {shape}")
             if name not in missing:
-                raise CourseError(f"{path}: {weight.name} occurs twice")
+                raise CourseError(f"{path}: {full} occurs twice")
             missing.remove(name)
             yield name, weight.contiguous()
     for name in sorted(missing):

@@ -1,8 +1,6 @@
-"""The settings of a model that a FasterTransformer folder may not record, and where each comes from."""
+"""What the reader and the import know about a FasterTransformer folder: config.ini, and what that does not store."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ from transformers.activations import ACT2FN
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json
+from course_lib.serving import ini, layout
 from course_lib.serving.layout import CONVERSION, Family, FtConfig
 
 # Settings that the format cannot store: key in config.json → field of Given, and the default of the model family
@@ -34,7 +33,6 @@ class Given:
     rope_theta: float | None = None  # GPT-NeoX: base of the rotary wavelengths
     max_positions: int | None = None  # GPT-NeoX: context length [tokens]
     biases_divided_by: int | None = None  # GPT-NeoX: 1 or N
-    inter_size: int | None = None  # inner size I, if config.ini has a wrong one
 
 
 @dataclass(frozen=True)
@@ -45,58 +43,58 @@ class Setting:
     source: str
 
 
-def read_conversion(folder: Path) -> dict[str, Any]:
-    """Return the folder's conversion.json, or an empty dict without it. Raises CourseError if it is damaged."""
-    path = folder / CONVERSION
-    content = read_json(path) if path.is_file() else {}
-    known = content.get("not_in_the_format", {}), content.get("biases_divided_by", 1)
-    if not isinstance(known[0], dict) or not isinstance(known[1], int):
-        raise CourseError(f"{path}: not written by `course ft export`")
-    return content
+@dataclass(frozen=True)
+class FtFolder:
+    """A FasterTransformer folder that can be read."""
+
+    path: Path  # DIR/N-gpu
+    config: FtConfig
+    notes: list[str]
+    conversion: dict[str, Any]  # the content of DIR/conversion.json; empty if there is none
+    settings: dict[str, Setting]  # those that the format cannot store, by their keys in config.json
+    divisor: int | None  # of the two biases of row-parallel products; None if nothing says it
 
 
-def settings_of(config: FtConfig, conversion: Mapping[str, Any], given: Given = Given()) -> dict[str, Setting]:
-    """Return the settings that config.ini may lack, by their keys in config.json."""
-    lacks = LACKS[config.family]
-    for field in ("layer_norm_eps", "rope_theta", "max_positions"):
-        value, option = getattr(given, field), "--" + field.replace("_", "-")
-        if value is not None and config.family == "gpt" and field != "layer_norm_eps":
-            raise UsageError(f"{option}: not allowed for a GPT-2; allowed for a GPT-NeoX")
-        if value is not None and not 0 < value < inf:
-            raise UsageError(f"{option} {value}: allowed: a number above 0")
-    if given.activation is not None and given.activation not in ACT2FN:
-        raise UsageError(f"--activation {given.activation}: allowed: {', '.join(sorted(ACT2FN))}")
-    in_ini: dict[str, Any] = {}
-    if config.family == "gpt":
-        activation = (config.activation or "").lower()
-        if activation and activation not in ACTIVATIONS:
-            raise CourseError(f"config.ini: activation_type = {config.activation}: allowed: Gelu, Relu")
-        in_ini = {"layer_norm_epsilon": config.layernorm_eps, "activation_function": ACTIVATIONS.get(activation)}
-    recorded = conversion.get("not_in_the_format", {})
-    # Later sources override earlier ones
+def opened(folder: Path, given: Given | None = None) -> FtFolder:
+    """Return what DIR or DIR/N-gpu says about its model, and what is given, which overrides it."""
+    given = given or Given()
+    path, ranks = layout.find(folder)
+    config, notes = ini.read(path, ranks)
+    if refused := layout.uneven(config):
+        raise CourseError(f"{path}: {refused}")
+    record = path.resolve().parent / CONVERSION
+    conversion = read_json(record) if record.is_file() else {}
+    settings = _settings(config, conversion.get("not_in_the_format", {}), given)
+    recorded, allowed = conversion.get("biases_divided_by"), {1, ranks if config.family == "gptneox" else 1}
+    if recorded not in (None, *allowed):
+        raise CourseError(f"{record}: biases_divided_by = {recorded}: {ranks} ranks")
+    if given.biases_divided_by not in (None, *allowed):
+        choices = " or ".join(map(str, sorted(allowed)))
+        raise UsageError(f"--biases-divided-by {given.biases_divided_by}: allowed: {choices}")
+    # With parallel residual, every rank adds the biases, so converters divide them
+    known = ranks if config.parallel_residual else None if len(allowed) > 1 else 1
+    return FtFolder(path, config, notes, conversion, settings, given.biases_divided_by or recorded or known)
+
+
+def _settings(config: FtConfig, recorded: dict[str, Any], given: Given) -> dict[str, Setting]:
+    """Return the settings that the format cannot store, each from the last of the sources that has it."""
+    lacks, activation = LACKS[config.family], (config.activation or "").lower()
     sources: dict[str, dict[str, Any]] = {
         "default": {key: default for key, (_, default) in lacks.items()},
-        "config.ini": in_ini,
+        "config.ini": {
+            "layer_norm_epsilon": config.layernorm_eps,
+            "activation_function": ACTIVATIONS.get(activation, config.activation),
+        },
         CONVERSION: {key: recorded.get(key) for key in lacks},
         "option": {key: getattr(given, field) for key, (field, _) in lacks.items()},
     }
-    return {
-        key: Setting(value, name)
-        for name, values in sources.items()
+    settings = {
+        key: Setting(value, source)
+        for source, values in sources.items()
         for key, value in values.items()
-        if value is not None
+        if key in lacks and value is not None
     }
-
-
-def divisor_of(folder: Path, config: FtConfig, conversion: Mapping[str, Any], given: int | None = None) -> int | None:
-    """Return the number by which the two biases of row-parallel products were divided; None if nothing says it."""
-    recorded = conversion.get("biases_divided_by")
-    allowed = sorted({1, config.ranks if config.family == "gptneox" else 1})
-    if given is not None and given not in allowed:
-        raise UsageError(f"--biases-divided-by {given}: allowed: {' or '.join(map(str, allowed))}")
-    if recorded is not None and recorded not in allowed:
-        raise CourseError(f"{folder.parent / CONVERSION}: biases_divided_by = {recorded}: {config.ranks} ranks")
-    if given or recorded:
-        return given or recorded
-    # With parallel residual, every rank adds the biases, so converters divide them
-    return config.ranks if config.parallel_residual else None if len(allowed) > 1 else 1
+    for key in ("hidden_act", "activation_function"):
+        if key in settings and settings[key].value not in ACT2FN:
+            raise CourseError(f"{settings[key].source}: {key} {settings[key].value}: allowed: {', '.join(ACT2FN)}")
+    return settings

@@ -24,11 +24,11 @@ class Local:
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the output tensors for one request, like Client.infer. Raises UsageError if the request is invalid."""
         rows = len(tensors["input_ids"])
-        tensors_by_name = {}
-        for name, values in tensors.items():
-            array = np.asarray(values)
-            tensors_by_name[name] = torch.from_numpy(np.full((rows, 1), array) if array.ndim == 0 else array)
-        asked = rows_of(tensors_by_name)
-        answers = self.engine.run(asked, wants_log_probs(tensors_by_name))
-        made = outputs(tensors_by_name, asked, answers, self.engine.end_id)
-        return {name: tensor.numpy() for name, tensor in made.items()}
+        arrays = {name: np.asarray(values) for name, values in tensors.items()}
+        request = {
+            name: torch.from_numpy(np.full((rows, 1), array) if array.ndim == 0 else array)
+            for name, array in arrays.items()
+        }
+        asked = rows_of(request)
+        answers = self.engine.run(asked, wants_log_probs(request))
+        return {name: tensor.numpy() for name, tensor in outputs(request, asked, answers, self.engine.end_id).items()}

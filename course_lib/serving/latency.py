@@ -13,6 +13,7 @@ from transformers import GenerationConfig
 
 from course_lib.checkpoints.quiet import quiet
 from course_lib.generation.config import GenerateConfig
+from course_lib.generation.prefix_cache import left_padded
 
 Rows = Sequence[Sequence[int]]
 Writer = Callable[[Rows, int], list[list[int]]]
@@ -22,15 +23,14 @@ def hugging_face(model: Any) -> Writer:
     """Return a writer that calls the transformers `generate` method."""
 
     def write(rows: Rows, new: int) -> list[list[int]]:
-        longest = max(map(len, rows))
-        padded = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=model.device)
-        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=model.device)
+        ids, mask = left_padded(rows, model.device)
         end = model.generation_config.eos_token_id
         options = {"max_new_tokens": new, "min_new_tokens": new, "eos_token_id": end, "pad_token_id": end}
         settings = GenerationConfig(do_sample=False, **options)
         with torch.inference_mode(), quiet():
-            texts: list[list[int]] = model.generate(padded, attention_mask=mask, generation_config=settings).tolist()
-        return [row[longest:] for row in texts]
+            texts = model.generate(ids, attention_mask=mask, generation_config=settings)
+        written: list[list[int]] = texts[:, ids.shape[1] :].tolist()
+        return written
 
     return write
 

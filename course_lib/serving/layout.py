@@ -15,10 +15,7 @@ from course_lib.errors import CourseError
 
 Family = Literal["gptneox", "gpt"]  # the section in config.ini
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
-# Larger values are typing errors. They would also make the file list very long, as each layer has files for every rank
-MOST_LAYERS, MOST_RANKS = 1024, 256
-FOLDER = re.compile(r"(\d+)-gpu")
-RANK = re.compile(r"model\.layers\.0\.attention\.dense\.weight\.(\d+)\.bin")
+FOLDER = re.compile(r"([1-9]\d*)-gpu")
 LAYERS = "model.layers."
 # The biases of row-parallel matrix products, which the engine adds once or on every rank, and the file with their sum
 SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
@@ -150,8 +147,6 @@ def weights(config: FtConfig) -> dict[str, TensorSpec]:
 
 def uneven(config: FtConfig) -> str | None:
     """Return why the weights cannot be split between N ranks, or None if they can."""
-    if config.ranks > MOST_RANKS:
-        return f"{config.ranks:,} ranks are not possible; allowed: up to {MOST_RANKS}"
     for size, what in ((config.heads, "heads"), (config.inter_size, "inner width")):
         if size % config.ranks:
             return f"{size} ({what}) is not divisible by {config.ranks} ranks"
@@ -176,13 +171,10 @@ def find(path: Path) -> tuple[Path, int]:
     """Return the weights folder DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR."""
     if not path.is_dir():
         raise CourseError(f"{path}: no such folder")
-    itself = FOLDER.fullmatch(path.name) or (path / CONFIG).exists()
     inside = (folder for folder in sorted(path.iterdir()) if folder.is_dir() and FOLDER.fullmatch(folder.name))
-    folders = [path] if itself else list(inside)
+    folders = [path] if FOLDER.fullmatch(path.resolve().name) else list(inside)
     if not folders:
-        raise CourseError(f"{path}: no FasterTransformer folder: neither {CONFIG} nor a folder N-gpu in it")
+        raise CourseError(f"{path}: no FasterTransformer folder: is not named N-gpu, and has no folder of this name")
     if len(folders) > 1:
         raise CourseError(f"{path}: holds {', '.join(folder.name for folder in folders)}; name one of them")
-    named = FOLDER.fullmatch(folders[0].resolve().name)
-    ranks = int(named[1]) if named else sum(1 for file in folders[0].iterdir() if RANK.fullmatch(file.name))
-    return folders[0], max(1, ranks)
+    return folders[0], int(folders[0].resolve().name.removesuffix("-gpu"))

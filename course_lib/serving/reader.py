@@ -5,7 +5,7 @@ FasterTransformer's own converters do not write this file; without it, the reade
 `Loaded.notes` lists where the model may differ from its source.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import nextafter
 from pathlib import Path
@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig
-from transformers.activations import ACT2FN
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.errors import CourseError, one_line
+from course_lib.errors import CourseError
 from course_lib.models.families import GPT2, GPT_NEOX, rope_parameters
-from course_lib.serving import ini, layout, weight_map
-from course_lib.serving.ft_settings import LACKS, Setting, divisor_of, read_conversion, settings_of
+from course_lib.serving import layout, weight_map
+from course_lib.serving.ft_settings import FtFolder, opened
 from course_lib.serving.layout import BIAS_SUM, CONVERSION, SUMMED, FtConfig, TensorSpec
 
 
@@ -38,46 +37,39 @@ class Loaded:
 
 def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> Loaded:
     """Load the model and prefixes from DIR or DIR/N-gpu; `dtype` is that of the model, by default the stored one."""
-    weights_folder, ranks = layout.find(folder)
-    config, notes = ini.read(weights_folder, ranks)
-    if refused := layout.uneven(config):
-        raise CourseError(f"{weights_folder}: {refused}")
-    parent = weights_folder.resolve().parent
-    conversion = read_conversion(parent)
-    settings = settings_of(config, conversion)
-    divisor = divisor_of(weights_folder, config, conversion)
+    found = opened(folder)
+    config, notes = found.config, found.notes
     wanted = dtype or TORCH[config.dtype]
-    if divisor is None:
+    if found.divisor is None:
         notes.append(
-            "FasterTransformer's converter divides attention.dense.bias and mlp.dense_4h_to_h.bias "
-            f"by N = {ranks}; the engine adds them as stored, and so does this model"
+            f"FasterTransformer's converter divides {' and '.join(SUMMED)} by N = {config.ranks}; "
+            "the engine adds them as stored, and so does this model"
         )
-    if not conversion:
-        known = ", ".join(f"{key} {setting.value}" for key, setting in settings.items())
+    if not found.conversion:
+        known = ", ".join(f"{key} {setting.value}" for key, setting in found.settings.items())
         notes.append(f"no {CONVERSION}: read with {known}")
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(hf_config(config, settings, parent))
+        model = AutoModelForCausalLM.from_config(hf_config(found))
     state = {
         name if name.startswith("lm_head") else f"{model.base_model_prefix}.{name}": tensor.to(device, wanted)
-        for name, tensor in weights(weights_folder, config, divisor or 1)
+        for name, tensor in weights(found)
     }
     model.load_state_dict(state, assign=True, strict=config.head)
     model.tie_weights()
     # The rotary frequencies are not stored as weights, so compute them again, in fp32
     if config.family == "gptneox":
         model.gpt_neox.rotary_emb = type(model.gpt_neox.rotary_emb)(model.config).to(device)
-    prefixes = [
-        prefix(weights_folder, config, task).to(device, wanted) if task.length else None for task in config.tasks
-    ]
+    prefixes = [prefix(found, task).to(device, wanted) if task.length else None for task in config.tasks]
     return Loaded(model.requires_grad_(False).eval(), prefixes, config, notes)
 
 
-def weights(folder: Path, config: FtConfig, divisor: int) -> Iterator[tuple[str, Tensor]]:
+def weights(found: FtFolder) -> Iterator[tuple[str, Tensor]]:
     """Yield each weight under its short name, in the stored dtype, one at a time.
 
-    Both biases of row-parallel products are multiplied by `divisor`. With parallel residual, the engine reads only
+    Both biases of row-parallel products are multiplied by the divisor. With parallel residual, the engine reads only
     their sum: raises CourseError if the stored sum is another, or if a file is missing or has the wrong size.
     """
+    folder, config, divisor = found.path, found.config, found.divisor or 1
     for name, spec in layout.weights(config).items():
         tensor = weight_map.restored(read(folder, spec, config), spec, config)
         yield name, tensor * divisor if divisor > 1 and name.endswith(SUMMED) else tensor
@@ -94,9 +86,9 @@ def wrong_sums(folder: Path, config: FtConfig) -> Iterator[str]:
             yield specs[0].files(1)[0]
 
 
-def prefix(folder: Path, config: FtConfig, task: layout.PrefixTask) -> Tensor:
+def prefix(found: FtFolder, task: layout.PrefixTask) -> Tensor:
     """Return a task's prefix [P, L·2·H] in the stored dtype."""
-    return weight_map.prefix_values(read(folder, layout.prefix(config, task), config))
+    return weight_map.prefix_values(read(found.path, layout.prefix(found.config, task), found.config))
 
 
 def numbers(path: Path, dtype: NumberFormat) -> Tensor:
@@ -119,8 +111,9 @@ def read(folder: Path, spec: TensorSpec, config: FtConfig) -> Tensor:
     return torch.cat(parts, spec.axis or 0)
 
 
-def hf_config(config: FtConfig, settings: Mapping[str, Setting], parent: Path) -> Any:
-    """Return the Hugging Face configuration; `settings` are those that config.ini does not store."""
+def hf_config(found: FtFolder) -> Any:
+    """Return the Hugging Face configuration."""
+    config = found.config
     shape: dict[str, Any] = {
         "vocab_size": config.vocab_size,
         "hidden_size": config.hidden,
@@ -130,22 +123,16 @@ def hf_config(config: FtConfig, settings: Mapping[str, Setting], parent: Path) -
         "bos_token_id": config.start_id,
         "eos_token_id": config.end_id,
     }
-    lacks = {key: settings[key].value for key in LACKS[config.family]}
-    activation = next(iter(lacks.values()))
-    try:
-        if activation not in ACT2FN:
-            raise ValueError(f"activation {activation} is unknown")
-        if config.family == "gpt":
-            shape |= {"max_position_embeddings": config.positions, "tie_word_embeddings": not config.head}
-            return GPT2Config(**GPT2.renamed(shape), **lacks)
-        share = config.rotary / config.head_size
-        if int(config.head_size * share) != config.rotary:
-            share = nextafter(share, 1.0)
-        shape |= {
-            "use_parallel_residual": config.parallel_residual,
-            "rope_parameters": rope_parameters(share, lacks.pop("rope_theta")),
-            "tie_word_embeddings": False,
-        }
-        return GPTNeoXConfig(**GPT_NEOX.renamed(shape), **lacks)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CourseError(f"{parent / CONVERSION}: {one_line(error)}") from error
+    lacks = {key: setting.value for key, setting in found.settings.items()}
+    if config.family == "gpt":
+        shape |= {"max_position_embeddings": config.positions, "tie_word_embeddings": not config.head}
+        return GPT2Config(**GPT2.renamed(shape), **lacks, architectures=["GPT2LMHeadModel"])
+    share = config.rotary / config.head_size
+    if int(config.head_size * share) != config.rotary:
+        share = nextafter(share, 1.0)
+    shape |= {
+        "use_parallel_residual": config.parallel_residual,
+        "rope_parameters": rope_parameters(share, lacks.pop("rope_theta")),
+        "tie_word_embeddings": False,
+    }
+    return GPTNeoXConfig(**GPT_NEOX.renamed(shape), **lacks, architectures=["GPTNeoXForCausalLM"])

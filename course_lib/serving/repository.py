@@ -5,8 +5,7 @@ model has additional tensors (context embeddings, prompts in the request), which
 also serves models whose configuration does not list them.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,12 +16,11 @@ from course_lib.serving import ini, layout
 from course_lib.serving.layout import FtConfig
 
 Backend = Literal["python", "fastertransformer"]
-MODEL = "fastertransformer"  # the model's name in requests, if a server has only one
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+MODEL = "fastertransformer"  # the model's name in requests
 LOOPBACK = "127.0.0.1"
 MAX_BATCH = 1024
+QUEUE = 1024  # requests that may wait
 FOLDER = "model_checkpoint_path"  # the parameter that contains the path to the weights
-TIME_LIMIT = "time_limit"  # the parameter of the Python backend for Limits.seconds
 MODEL_PY = '''"""Loaded by Triton's Python backend; the model is the course's."""
 
 from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401
@@ -53,9 +51,9 @@ INPUTS = (
     TritonTensor("request_output_len", "UINT32", (-1,)),
     TritonTensor("runtime_top_k", "UINT32", (1,), True, "top_k"),
     TritonTensor("runtime_top_p", "FP32", (1,), True, "top_p"),
-    TritonTensor("beam_search_diversity_rate", "FP32", (1,), True, "diversity_rate"),
+    TritonTensor("beam_search_diversity_rate", "FP32", (1,), True),
     TritonTensor("temperature", "FP32", (1,), True, "temperature"),
-    TritonTensor("len_penalty", "FP32", (1,), True, "len_penalty"),
+    TritonTensor("len_penalty", "FP32", (1,), True),
     TritonTensor("repetition_penalty", "FP32", (1,), True, "repetition_penalty"),
     TritonTensor("random_seed", "UINT64", (1,), True, "seed"),
     TritonTensor("is_return_log_probs", "BOOL", (1,), True),
@@ -75,96 +73,63 @@ OUTPUTS = (
 )
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How many copies of each model answer requests, and how many requests may wait for how long."""
-
-    instances: int = 1  # processes that load the model; each answers requests of its own
-    queue: int = 1024  # requests that may wait until an instance has room; Triton refuses further ones
-    seconds: float | None = None  # time that a request may wait, and then that its generation may take [s]
-
-
-def named(arguments: Sequence[str]) -> dict[str, Path]:
-    """Return the folders for `[NAME=]DIR` arguments, by the model's name in requests; without NAME=, it is MODEL."""
-    folders: dict[str, Path] = {}
-    for argument in arguments:
-        name, equals, folder = argument.partition("=")
-        if not equals or Path(argument).exists():
-            name, folder = MODEL, argument
-        if not NAME.fullmatch(name):
-            raise UsageError(f"{argument}: {name!r} is not allowed as NAME; allowed: letters, digits and _ . -")
-        if name in folders:
-            raise UsageError(f"{argument}: a model named {name} is already {folders[name]}; give it as NAME={folder}")
-        folders[name] = Path(folder)
-    return folders
-
-
 def write(
-    folders: Path | Mapping[str, Path],
+    folder: Path,
     target: Path,
     backend: Backend = "python",
     weights: str | None = None,
-    limits: Limits | None = None,
-) -> list[Path]:
-    """Write a model repository that serves one or more folders, and return the models' folders in it.
+    instances: int = 1,
+    queue: int = QUEUE,
+) -> Path:
+    """Write a model repository that serves a FasterTransformer folder, and return the model's folder in it.
 
-    A single folder has the name MODEL. The backend is python for this course's reader, for which alone the limits are,
-    or fastertransformer for NVIDIA's. `weights` is the path to the weights as seen by the server, for example in a
-    container.
+    Args:
+        folder: DIR/N-gpu or DIR.
+        target: folder of the repository.
+        backend: python for this course's reader, or fastertransformer for NVIDIA's engine.
+        weights: path to the weights as seen by the server, for example in a container.
+        instances: processes of this course's reader; each answers requests of its own.
+        queue: requests that may wait until an instance has room; Triton refuses further ones.
     """
-    folders = {MODEL: folders} if isinstance(folders, Path) else folders
-    if weights and len(folders) > 1:
-        raise UsageError(f"--weights: {weights} is not allowed for {len(folders)} folders; allowed: with one folder")
-    texts = {}
-    for name, folder in folders.items():
-        weights_folder, ranks = layout.find(folder)
-        config, _ = ini.read(weights_folder, ranks)
-        require_other(folder, target)
-        texts[name] = pbtxt(config, backend, weights or str(weights_folder.resolve()), name, limits or Limits())
+    weights_folder, ranks = layout.find(folder)
+    config, _ = ini.read(weights_folder, ranks)
+    require_other(folder, target)
+    text = pbtxt(config, backend, weights or str(weights_folder.resolve()), instances, queue)
     with atomic_folder(target) as inside:
-        for name, text in texts.items():
-            version = inside / name / "1"
-            version.mkdir(parents=True)
-            (inside / name / "config.pbtxt").write_text(text)
-            # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
-            file, content = ("model.py", MODEL_PY) if backend == "python" else (".keep", "")
-            (version / file).write_text(content)
+        version = inside / MODEL / "1"
+        version.mkdir(parents=True)
+        (inside / MODEL / "config.pbtxt").write_text(text)
+        # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
+        file, content = ("model.py", MODEL_PY) if backend == "python" else (".keep", "")
+        (version / file).write_text(content)
         (inside / "manifest.json").write_text("{}\n")
-    return [target / name for name in texts]
+    return target / MODEL
 
 
-def pbtxt(config: FtConfig, backend: Backend, weights: str, name: str = MODEL, limits: Limits | None = None) -> str:
+def pbtxt(config: FtConfig, backend: Backend, weights: str, instances: int = 1, queue: int = QUEUE) -> str:
     """Return the content of config.pbtxt."""
-    ours, limits = backend == "python", limits or Limits()
-    parts = [f'name: "{name}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
+    ours, parameters = backend == "python", {FOLDER: weights}
+    parts = [f'name: "{MODEL}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
     parts += [f'default_model_filename: "{"model.py" if ours else "weights"}"']
     parts += ["model_transaction_policy { decoupled: false }"]
-    parameters = {FOLDER: weights}
     if ours:
-        # A queue that is handed over as far as possible, and refuses what exceeds the limits
-        queue = [f"max_queue_size: {limits.queue}", "timeout_action: REJECT"]
-        if limits.seconds:
-            queue.append(f"default_timeout_microseconds: {round(limits.seconds * 1e6)}")
-            parameters[TIME_LIMIT] = f"{limits.seconds:g}"
-        parts += [f"dynamic_batching {{ default_queue_policy {{ {', '.join(queue)} }} }}"]
+        # A queue that is handed over as far as possible, and refuses what exceeds the limit
+        policy = f"max_queue_size: {queue}, timeout_action: REJECT"
+        parts += [f"dynamic_batching {{ default_queue_policy {{ {policy} }} }}"]
+    elif config.dtype == "bf16":
+        raise UsageError("--backend fastertransformer: weights in bf16 are not allowed; the backend runs them in fp32")
     else:
-        if config.dtype == "bf16":
-            raise UsageError(
-                "--backend fastertransformer: weights in bf16 are not allowed; the backend runs them in fp32"
-            )
-        parameters = {
-            "tensor_para_size": str(config.ranks),
-            "pipeline_para_size": "1",
-            "data_type": config.dtype,
-            "model_type": {"gptneox": "GPT-NeoX", "gpt": "GPT"}[config.family],
-            FOLDER: weights,
-            "enable_custom_all_reduce": "0",
-        } | ({"int8_mode": "0"} if config.family == "gpt" else {})
+        model_type = {"gptneox": "GPT-NeoX", "gpt": "GPT"}[config.family]
+        parameters |= {"tensor_para_size": str(config.ranks), "pipeline_para_size": "1", "data_type": config.dtype}
+        parameters |= {"model_type": model_type, "enable_custom_all_reduce": "0"}
+        parameters |= {"int8_mode": "0"} if config.family == "gpt" else {}
     parts += [_tensor("input", tensor, ragged=ours and not tensor.scalar) for tensor in INPUTS]
     parts += [_tensor("output", tensor) for tensor in OUTPUTS]
-    parts.append(f"instance_group [ {{ count: {limits.instances if ours else 1}, kind: KIND_CPU }} ]")
+    parts.append(f"instance_group [ {{ count: {instances}, kind: KIND_CPU }} ]")
     for key, value in parameters.items():
-        parts.append(f'parameters {{ key: "{key}", value: {{ string_value: {_quoted(value)} }} }}')
+        # The strings of JSON are also those of protobuf's text format
+        text = json.dumps(value, ensure_ascii=False)
+        parts.append(f'parameters {{ key: "{key}", value: {{ string_value: {text} }} }}')
     return "\n".join(parts) + "\n"
 
 
@@ -175,9 +140,3 @@ def _tensor(kind: str, tensor: TritonTensor, ragged: bool = False) -> str:
     # Triton may put requests with different lengths into one batch
     fields += ["allow_ragged_batch: true"] * ragged
     return f"{kind} [ {{ {', '.join(fields)} }} ]"
-
-
-def _quoted(value: str) -> str:
-    """Return `value` as a string in protobuf text format."""
-    characters = (chr(byte) if 32 <= byte <= 126 and byte not in b'"\\' else f"\\{byte:03o}" for byte in value.encode())
-    return f'"{"".join(characters)}"'

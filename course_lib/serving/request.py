@@ -1,7 +1,8 @@
 """The request for one sequence in a batch, and the result, with the same semantics and defaults as FasterTransformer.
 
-There are three differences from FasterTransformer:
+There are four differences from FasterTransformer:
 
+- No beam search: `beam_width` is always 1. `course generate` has it.
 - An out-of-range value is an error; FasterTransformer clips it and prints a warning on the server's console.
 - `length` counts only the sequence's own tokens; FasterTransformer also counts the padding of shorter inputs.
 - `log_probs` refer to the whole vocabulary, so they add up to `cum_log_prob`. In FasterTransformer, they refer to
@@ -11,7 +12,6 @@ There are three differences from FasterTransformer:
 from dataclasses import dataclass, field
 
 Word = tuple[int, ...]  # token ids of a bad word or stop word
-MAX_BEAMS = 64  # FasterTransformer's limit
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,7 @@ class TextRequest:
     temperature: float = 1.0
     repetition_penalty: float = 1.0
     seed: int = 0
-    beam_width: int = 1  # above 1: beam search, without sampling
-    len_penalty: float = 0.0  # beam search: the log probability is divided by the length to this power
-    diversity_rate: float = 0.0
+    beam_width: int = 1
     bad_words: tuple[Word, ...] = ()
     stop_words: tuple[Word, ...] = ()
     start_id: int | None = None  # None: the folder's start_id
@@ -44,25 +42,8 @@ class TextRequest:
 
 
 @dataclass(frozen=True)
-class Beam:
-    """One text: the input and the new tokens, including the end token if the text ended with it."""
+class Answer:
+    """The text for one sequence: the input and the new tokens, including the end token if the text ended with it."""
 
     ids: list[int]
     log_probs: list[float] = field(default_factory=list)  # for each new token; empty unless requested
-
-    @property
-    def cum_log_prob(self) -> float:
-        """Total log probability of the new tokens."""
-        return sum(self.log_probs)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The texts for one sequence, best first."""
-
-    beams: list[Beam]
-
-    @property
-    def ids(self) -> list[int]:
-        """Token ids of the best text."""
-        return self.beams[0].ids

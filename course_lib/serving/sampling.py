@@ -11,7 +11,7 @@ import random
 import torch
 from torch import Tensor
 
-from course_lib.serving.request import Beam, TextRequest
+from course_lib.serving.request import Answer, TextRequest
 
 
 class Text:
@@ -22,17 +22,10 @@ class Text:
         self.end = end
         self.ids = list(row.ids)
         self.log_probs: list[float] = []
-        self.score = 0.0  # sum of log_probs
         self.left = row.output_length  # tokens still allowed
         self.finished = False
         self.rng = random.Random(row.seed)
         self.top_p = row.top_p or 1.0
-
-    def branch(self) -> "Text":
-        """Return a copy for beam search; it shares the random generator, which beam search does not use."""
-        other = Text.__new__(Text)
-        other.__dict__.update(self.__dict__, ids=self.ids.copy(), log_probs=self.log_probs.copy())
-        return other
 
     def add(self, token: int, log_prob: float | None = None) -> None:
         """Append a token, unless the text has ended."""
@@ -41,7 +34,6 @@ class Text:
         self.ids.append(token)
         if log_prob is not None:
             self.log_probs.append(log_prob)
-            self.score += log_prob
         self.left -= 1
         self.finished = token == self.end or not self.left or any(self.ends_in(word) for word in self.row.stop_words)
         if self.row.top_k == 0:
@@ -52,9 +44,9 @@ class Text:
         """Return whether the text (input and new tokens) ends with the tokens of `word`."""
         return not word or tuple(self.ids[-len(word) :]) == word
 
-    def beam(self) -> Beam:
+    def answer(self) -> Answer:
         """Return the text in its current state."""
-        return Beam(self.ids, self.log_probs)
+        return Answer(self.ids, self.log_probs)
 
 
 def adjust(logits: Tensor, texts: list[Text]) -> Tensor:

@@ -1,7 +1,7 @@
 """The thread that answers requests with continuous batching: it decides which rows join the batch, and when.
 
-Waiting rows join in the order of their arrival. A request that takes too long, or whose client is gone, leaves the
-batch. This module does not use Triton.
+Waiting rows join in the order of their arrival. A request whose client is gone leaves the batch. This module does not
+use Triton.
 """
 
 import time
@@ -15,7 +15,7 @@ from course_lib.serving.batch import Generation, TextBatch
 from course_lib.serving.engine import Engine
 from course_lib.serving.request import Answer, TextRequest
 
-CHECK = 0.1  # seconds between two looks for requests that take too long or are cancelled
+CHECK = 0.1  # seconds between two looks for cancelled requests
 
 
 @dataclass(eq=False)
@@ -28,20 +28,19 @@ class Request:
     fail: Callable[[Exception], None]
     cancelled: Callable[[], bool] = lambda: False
     generations: list[Generation] = field(default_factory=list)
-    until: float = float("inf")  # time limit, on the clock time.monotonic
 
     @property
     def finished(self) -> bool:
         """Whether all rows are finished."""
-        return all(generation.finished for generation in self.generations)
+        return all(generation.text.finished for generation in self.generations)
 
 
 class Scheduler:
     """An engine and its thread."""
 
-    def __init__(self, engine: Engine, seconds: float | None = None) -> None:
-        """Start the thread. `seconds` is the time limit for a request [s]."""
-        self.engine, self.seconds = engine, seconds
+    def __init__(self, engine: Engine) -> None:
+        """Start the thread."""
+        self.engine = engine
         self.requests: list[Request] = []  # not yet answered
         self.waiting: deque[Generation] = deque()
         self.stopping = False
@@ -57,7 +56,6 @@ class Scheduler:
         """
         for request in requests:
             request.generations = [self.engine.generation(row, request.log_probs) for row in request.rows]
-            request.until = time.monotonic() + self.seconds if self.seconds else float("inf")
         with self.changed:
             self.requests += requests
             self.waiting += [generation for request in requests for generation in request.generations]
@@ -78,7 +76,7 @@ class Scheduler:
                 self.changed.wait_for(lambda: self.requests or self.stopping)
                 if not self.requests:
                     return
-                joining = [self.waiting.popleft() for _ in range(batch.fitting(self.waiting))]
+                joining = [self.waiting.popleft() for _ in range(min(batch.free, len(self.waiting)))]
                 self.changed.notify_all()
             try:
                 batch.join(joining)
@@ -107,19 +105,17 @@ class Scheduler:
         for request in requests:
             self._remove(request)
             try:
-                request.answer([generation.answer for generation in request.generations])
+                request.answer([generation.text.answer() for generation in request.generations])
             # For example, shared memory is full
             except Exception as error:
                 request.fail(error)
 
     def _give_up(self, batch: TextBatch) -> None:
-        """End the requests that take too long, and those that are cancelled."""
-        now = time.monotonic()
-        for request in [one for one in self.requests if now > one.until or one.cancelled()]:
+        """End the requests that are cancelled."""
+        for request in [one for one in self.requests if one.cancelled()]:
             self._remove(request)
             batch.drop(request.generations)
-            late = now > request.until
-            request.fail(CourseError(f"no answer within the time limit of {self.seconds:g} s" if late else "cancelled"))
+            request.fail(CourseError("cancelled"))
 
     def _remove(self, request: Request) -> None:
         with self.changed:

@@ -1,12 +1,12 @@
 """Local Triton server, which runs the executable from the nvidia-pytriton wheel.
 
-`running(folders)` is a context manager that serves exported folders; `serve(running(folders))` runs the server in the
+`running(folder)` is a context manager that serves an exported folder; `serve(running(folder))` runs the server in the
 foreground. By default, the server listens only on the loopback address. This module does not import pytriton.
 """
 
 import contextlib
+import ctypes
 import importlib.util
-import math
 import os
 import re
 import secrets
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,41 +26,35 @@ from course_lib.errors import CourseError
 from course_lib.files import temporary_folder
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
-from course_lib.serving import lifeline, repository
-from course_lib.serving.container import IMAGE
-from course_lib.serving.repository import LOOPBACK, Limits
+from course_lib.serving import repository
+from course_lib.serving.repository import LOOPBACK, QUEUE
 
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+# Parts of the wheel: the program that runs the model, and the other files of the Python backend
+STUB = Path("python_backend_stubs", VERSION, "triton_python_backend_stub")
+BACKEND = [Path("backends", "python", name) for name in ("libtriton_python.so", "triton_python_backend_utils.py")]
 SHARED = Path("/dev/shm")  # memory shared by Triton and the model process
 DRAIN = 30  # seconds that running requests have to finish when the server is stopped
+PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process receives when its parent dies
 MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
-# Start of an error line in the log: date, time and process
-LINE_START = re.compile(r"^E\d{4} [\d:.]+ \d+ ")
-COMPLAINT = re.compile(f"{LINE_START.pattern}|error:", re.M)
 NEEDS = (
     "pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), "
-    f"or the container {IMAGE}: `course serve DIR --print`"
+    "or the container nvcr.io/nvidia/tritonserver:25.01-py3: docs/commands.md"
 )
 
 
-def find() -> tuple[Path, ...]:
-    """Return the parts of the nvidia-pytriton wheel that a server needs: the executable, and its Python backend."""
+def find() -> Path:
+    """Return the folder of Triton in the nvidia-pytriton wheel. Raises CourseError if it is not installed."""
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
         raise CourseError(tr("Triton is not installed: {needs}", needs=NEEDS))
     inside = Path(spec.submodule_search_locations[0]) / "tritonserver"
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    python = inside / "backends" / "python"
-    stub = inside / "python_backend_stubs" / version / "triton_python_backend_stub"
-    parts = (
-        inside / "bin" / "tritonserver", python / "libtriton_python.so", python / "triton_python_backend_utils.py", stub
-    )  # fmt: skip
-    for part in parts:
-        if not part.is_file():
-            where = {"part": part.name, "version": version, "platform": sys.platform, "needs": NEEDS}
-            raise CourseError(
-                tr("the nvidia-pytriton wheel has no {part} for Python {version} on {platform}: {needs}", **where)
-            )
-    return parts
+    if not (inside / STUB).is_file():
+        where = {"part": STUB.name, "version": VERSION, "platform": sys.platform, "needs": NEEDS}
+        raise CourseError(
+            tr("the nvidia-pytriton wheel has no {part} for Python {version} on {platform}: {needs}", **where)
+        )
+    return inside
 
 
 @dataclass
@@ -70,7 +64,6 @@ class Server:
     http: str  # host:port, also for /v2/health/live and /v2/health/ready
     grpc: str
     metrics: str  # URL of the metrics in Prometheus' text format
-    models: tuple[str, ...]  # names in requests
     log: Path
     process: subprocess.Popen[bytes]
 
@@ -79,80 +72,75 @@ class Server:
         if (code := self.process.poll()) is not None:
             raise CourseError(tr("Triton ended with code {code}: {tail}", code=code, tail=tail(self.log)))
 
-    def ready(self) -> bool:
-        """Return whether the server reports that it is ready for requests."""
-        try:
-            return httpx.get(f"http://{self.http}/v2/health/ready", timeout=2, trust_env=False).status_code == 200
-        except httpx.HTTPError:
-            return False
-
 
 @contextlib.contextmanager
 def running(
-    folders: Path | Mapping[str, Path],
-    http_port: int | None = None,
-    grpc_port: int | None = None,
-    metrics_port: int | None = None,
+    folder: Path,
+    port: int | None = None,
     address: str = LOOPBACK,
     timeout: float = 300,
-    log: Path | None = None,
     threads: int | None = None,
-    limits: Limits | None = None,
-    drain: float = DRAIN,
+    instances: int = 1,
+    queue: int = QUEUE,
 ) -> Iterator[Server]:
-    """Serve exported folders inside the context.
+    """Serve an exported folder inside the context.
 
     On exit, the server refuses new requests and answers those in progress. It also stops if this process is killed;
     then a temporary folder with links and the log remains until the next server starts.
 
     Args:
-        folders: FasterTransformer folders by the names of their models; a single folder has the name repository.MODEL.
-        http_port: port for HTTP; None selects a free port, here and for the other two.
-        grpc_port: port for gRPC.
-        metrics_port: port for Triton's metrics, which are on the loopback address in any case.
+        folder: FasterTransformer folder.
+        port: port for HTTP; gRPC has the next one, and Triton's metrics, on the loopback address in any case, the one
+            after it. None selects three free ports.
         address: address to listen on.
         timeout: time limit for startup [s].
-        log: file for Triton's log; the default is a temporary file.
         threads: CPU threads of each instance; the default is its share of the cores.
-        limits: instances of each model, and limits of its queue.
-        drain: time that requests in progress have to finish when the server stops [s].
+        instances: processes that load the model; each answers requests of its own.
+        queue: requests that may wait; Triton refuses further ones.
     """
-    (binary, *backend_parts), limits = find(), limits or Limits()
+    inside = find()
+    if threads is None and instances > 1:
+        threads = max(1, (os.cpu_count() or 1) // instances)
     with temporary_folder("course-triton") as work:
-        names = tuple(model.name for model in repository.write(folders, work / "models", limits=limits))
+        repository.write(folder, work / "models", instances=instances, queue=queue)
         backend = work / "backends" / "python"
         backend.mkdir(parents=True)
-        for part in backend_parts:
-            (backend / part.name).symlink_to(part)
-        ports = {"http": (address, http_port), "grpc": (address, grpc_port), "metrics": (LOOPBACK, metrics_port)}
-        places = {name: (host, _usable(host, port)) for name, (host, port) in ports.items()}
+        for part in (STUB, *BACKEND):
+            (backend / part.name).symlink_to(inside / part)
+        hosts = (address, address, LOOPBACK)
+        http, grpc, metrics = (_usable(host, port + index if port else 0) for index, host in enumerate(hosts))
         shared = f"course_{os.getpid()}_{secrets.token_hex(4)}_"
-        command = [str(binary), f"--model-repository={work / 'models'}", f"--backend-directory={backend.parent}"]
-        for name, (host, port) in places.items():
-            command += [f"--{name}-address={host}", f"--{name}-port={port}"]
-        command += [f"--exit-timeout-secs={math.ceil(drain)}"]
-        command += [f"--backend-config=python,shm-region-prefix-name={shared}"]
-        command += [f"--backend-config=python,stub-timeout-seconds={int(timeout)}"]
-        if threads is None and limits.instances > 1:
-            threads = max(1, (os.cpu_count() or 1) // limits.instances)
-        log_file = log or work / "triton.log"
-        with open(log_file, "wb") as sink:
+        command = [
+            str(inside / "bin" / "tritonserver"),
+            f"--model-repository={work / 'models'}",
+            f"--backend-directory={work / 'backends'}",
+            *(f"--http-address={address}", f"--http-port={http}"),
+            *(f"--grpc-address={address}", f"--grpc-port={grpc}"),
+            *(f"--metrics-address={LOOPBACK}", f"--metrics-port={metrics}"),
+            f"--exit-timeout-secs={DRAIN}",
+            f"--backend-config=python,shm-region-prefix-name={shared}",
+            f"--backend-config=python,stub-timeout-seconds={int(timeout)}",
+        ]
+        prctl, log = ctypes.CDLL(None).prctl, work / "triton.log"
+        with open(log, "wb") as sink:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", lifeline.__file__, str(os.getpid()), *command],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env=_environment(binary.parents[3] / "nvidia_pytriton.libs", threads),
+                env=_environment(inside.parents[1] / "nvidia_pytriton.libs", threads),
                 start_new_session=True,
+                # The server must stop when this process exits, even if it is killed
+                preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
             )
-        http, grpc, metrics = (f"{host}:{port}" for host, port in places.values())
-        server = Server(http, grpc, f"http://{metrics}/metrics", names, log_file, process)
+        places = f"{address}:{http}", f"{address}:{grpc}", f"http://{LOOPBACK}:{metrics}/metrics"
+        server = Server(*places, log, process)
         try:
             _wait(server, timeout)
             yield server
         finally:
             try:
-                _stop(process, drain)
+                _stop(process)
             finally:
                 for leftover in SHARED.glob(f"{shared}*"):
                     leftover.unlink(missing_ok=True)
@@ -164,11 +152,7 @@ def serve(starting: contextlib.AbstractContextManager[Server]) -> None:
     try:
         with starting as server:
             facts = {"http": server.http, "grpc": server.grpc, "metrics": server.metrics}
-            facts["models"] = ", ".join(server.models)
-            print(
-                tr("serving {models}: http://{http}, grpc://{grpc}, metrics {metrics}; Ctrl-C stops it", **facts),
-                flush=True,
-            )
+            print(tr("serving: http://{http}, grpc://{grpc}, metrics {metrics}; Ctrl-C stops it", **facts), flush=True)
             try:
                 while True:
                     server.require_alive()
@@ -187,8 +171,9 @@ def tail(log: Path) -> str:
     content = log.read_text(errors="replace")
     if failure := MODEL_FAILED.search(content):
         return failure[1]
-    lines = [LINE_START.sub("", line).strip() for line in content.splitlines() if COMPLAINT.match(line)]
-    return " | ".join((lines or content.split("\n"))[-3:]).strip() or "the log is empty"
+    # Error lines begin with E, date, time and process
+    lines = [line for line in content.splitlines() if re.match(r"E\d{4} |error:", line)]
+    return " | ".join((lines or content.splitlines())[-3:])
 
 
 def _environment(libraries: Path, threads: int | None) -> dict[str, str]:
@@ -199,44 +184,40 @@ def _environment(libraries: Path, threads: int | None) -> dict[str, str]:
     return os.environ | variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
 
 
-def _usable(host: str, port: int | None) -> int:
-    """Return the port, a free one if it is None. Raises CourseError if it cannot be used."""
+def _usable(host: str, port: int) -> int:
+    """Return the port, a free one if it is 0. Raises CourseError if it cannot be used."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port or 0))
+            probe.bind((host, port))
         except OSError as error:
             place = {"host": host, "port": port, "strerror": error.strerror}
-            raise CourseError(
-                tr(
-                    "{host}:{port}: {strerror}; choose another with --http-port, --grpc-port and --metrics-port",
-                    **place,
-                )
-            ) from error
+            raise CourseError(tr("{host}:{port}: {strerror}; choose others with --port", **place)) from error
         return int(probe.getsockname()[1])
 
 
 def _wait(server: Server, timeout: float) -> None:
-    started = time.monotonic()
+    """Return when the server reports that it is ready for requests."""
     with progress(int(timeout), "s", "starting Triton") as bar:
-        while not server.ready():
+        until = time.monotonic() + timeout
+        while True:
             server.require_alive()
-            waited = time.monotonic() - started
-            if waited > timeout:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"http://{server.http}/v2/health/ready", timeout=2, trust_env=False).is_success:
+                    return
+            if time.monotonic() > until:
                 facts = {"timeout": timeout, "tail": tail(server.log)}
                 raise CourseError(tr("Triton was not ready after {timeout:g} s (--timeout): {tail}", **facts))
-            bar.n = int(waited)
-            bar.refresh()
+            bar.update(0.1)
             time.sleep(0.1)
 
 
-def _stop(process: subprocess.Popen[bytes], drain: float) -> None:
-    """Stop the server and all processes that it started, first with SIGTERM and, after `drain` seconds, SIGKILL."""
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop the server and all processes that it started, first with SIGTERM and, after DRAIN seconds, SIGKILL."""
     try:
-        if process.poll() is None:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(drain + 5)
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(DRAIN + 5)
     # This also runs if another Ctrl-C interrupts the wait
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from course_lib.generation.prefix_cache import Shape, past, positions
+from course_lib.generation.prefix_cache import Shape, left_padded, past, positions
 
 COLUMNS = 64  # the cache grows by at least this many columns [tokens]
 
@@ -40,9 +40,7 @@ class Slots:
         """
         device = self.model.device
         cache, front = past(prefixes, self.shape, self.model.dtype, device)
-        longest = max(map(len, inputs))
-        ids = torch.tensor([[0] * (longest - len(row)) + list(row) for row in inputs], device=device)
-        text = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in inputs], device=device)
+        ids, text = left_padded(inputs, device)
         # Columns of this pass: prefixes, then inputs, both padded on the left
         mask = torch.cat([front, text], 1)
         logits: Tensor = self.model(

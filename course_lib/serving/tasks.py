@@ -11,7 +11,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models.frozen_base import digest
 from course_lib.prefix import files
-from course_lib.serving.ini import NAME, NAME_BYTES
+from course_lib.serving.ini import NAME
 from course_lib.serving.layout import FtConfig
 
 
@@ -31,19 +31,13 @@ def named(argument: str) -> NamedPrefix:
     `NAME=` without FILE is a task without a prefix. If NAME is missing, the name is the task stored in the file, or
     else the file name without its suffix.
     """
-    name, file = split(argument)
-    if file is None:
-        return NamedPrefix(name, None)
-    prefix = files.read(file)
-    return NamedPrefix(name or prefix.task or file.stem, prefix.values, prefix.base, prefix.shape)
-
-
-def split(argument: str) -> tuple[str, Path | None]:
-    """Return NAME and FILE from `--prefix [NAME=]FILE`; a missing NAME is empty, and a missing FILE is None."""
     name, equals, file = argument.partition("=")
     if not equals or Path(argument).exists():
-        return "", Path(argument)
-    return name, Path(file) if file else None
+        name, file = "", argument
+    if not file:
+        return NamedPrefix(name, None)
+    prefix = files.read(Path(file))
+    return NamedPrefix(name or prefix.task or Path(file).stem, prefix.values, prefix.base, prefix.shape)
 
 
 def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig, model: Path) -> tuple[dict[str, Tensor], str | None]:
@@ -56,15 +50,12 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig, model: Path) -> t
     values_by_name: dict[str, Tensor] = {}
     for prefix in prefixes:
         name = prefix.name
-        if not NAME.fullmatch(name) or len(name.encode()) > NAME_BYTES:
+        if not NAME.fullmatch(name):
             raise UsageError(
-                f"--prefix {name!r}: cannot be part of a file's name; "
-                f"allowed: letters, digits and . _ + -, up to {NAME_BYTES} bytes"
+                f"--prefix {name!r}: cannot be part of a file's name; allowed: letters, digits and . _ + -"
             )
-        if same := [other for other in values_by_name if other.casefold() == name.casefold()]:
-            raise UsageError(
-                f"--prefix {name}: named like {same[0]}, so both would have the same file; give another NAME="
-            )
+        if name in values_by_name:
+            raise UsageError(f"--prefix {name}: occurs twice, so both would have the same file; give another NAME=")
         values = torch.empty(0, shape.width) if prefix.values is None else prefix.values
         files.Prefix(values, name, prefix.base, prefix.shape).require(shape, own or "")
         if config.positions and len(values) >= config.positions:

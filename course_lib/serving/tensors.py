@@ -20,9 +20,6 @@ def rows_of(tensors: Mapping[str, Tensor]) -> list[TextRequest]:
     """Return a TextRequest for each sequence in a request; optional tensors may be missing."""
     ids: list[list[int]] = tensors["input_ids"].tolist()
     batch = len(ids)
-    for name, tensor in tensors.items():
-        if len(tensor) != batch:
-            raise UsageError(f"{name}: {len(tensor)} rows are not allowed; input_ids has {batch}")
     numbers = {name: _numbers(name, tensor) for name, tensor in tensors.items() if name not in ("input_ids", *LISTS)}
     words = {name: _words(name, tensors[name]) if name in tensors else [()] * batch for name in LISTS}
     requested = []
@@ -32,8 +29,6 @@ def rows_of(tensors: Mapping[str, Tensor]) -> list[TextRequest]:
         own: dict[str, Any] = {FIELDS[name]: values[index] for name, values in numbers.items() if name in FIELDS}
         own |= {"bad_words": words["bad_words_list"][index], "stop_words": words["stop_words_list"][index]}
         requested.append(TextRequest(tuple(row[:length]), numbers["request_output_len"][index], **own))
-    if len({row.beam_width for row in requested}) > 1:
-        raise UsageError("beam_width: different values in one request are not allowed; the answer is one tensor")
     return requested
 
 
@@ -70,19 +65,17 @@ def outputs(
     """Return the output tensors for a request; `end_id` is the padding after the texts of a row that has none."""
     most = max(row.output_length for row in asked)
     width = tensors["input_ids"].shape[1] + most
-    beams = asked[0].beam_width
     ends = [end_id if row.end_id is None else row.end_id for row in asked]
-    ids = torch.tensor(ends)[:, None, None].repeat(1, beams, width)
-    lengths, sums = torch.zeros(len(asked), beams, dtype=torch.int64), torch.zeros(len(asked), beams)
-    log_probs = torch.zeros(len(asked), beams, most)
+    # [batch, beams, tokens], always with one beam
+    ids = torch.tensor(ends)[:, None, None].repeat(1, 1, width)
+    log_probs = torch.zeros(len(asked), 1, most)
     for index, answer in enumerate(answers):
-        for beam, text in enumerate(answer.beams):
-            ids[index, beam, : len(text.ids)] = torch.tensor(text.ids)
-            lengths[index, beam], sums[index, beam] = len(text.ids), text.cum_log_prob
-            log_probs[index, beam, : len(text.log_probs)] = torch.tensor(text.log_probs)
+        ids[index, 0, : len(answer.ids)] = torch.tensor(answer.ids)
+        log_probs[index, 0, : len(answer.log_probs)] = torch.tensor(answer.log_probs)
+    lengths = torch.tensor([[len(answer.ids)] for answer in answers])
     by_name = {"output_ids": _unsigned(ids), "sequence_length": _unsigned(lengths)}
     if wants_log_probs(tensors):
-        by_name |= {"cum_log_probs": sums, "output_log_probs": log_probs}
+        by_name |= {"cum_log_probs": log_probs.sum(-1), "output_log_probs": log_probs}
     return {tensor.name: by_name[tensor.name] for tensor in OUTPUTS if tensor.name in by_name}
 
 

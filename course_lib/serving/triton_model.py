@@ -5,7 +5,7 @@ conversions return wrong values without an error.
 
 Triton calls `execute` with the next requests of its queue. `execute` hands them to the scheduler's thread and returns
 when they have joined the batch, long before they are answered. While the batch is full, the other requests wait in
-Triton's queue, where its queue limit, its time limit, and other instances can reach them.
+Triton's queue, where its limit and other instances can reach them.
 """
 
 import json
@@ -22,7 +22,7 @@ from course_lib.checkpoints.compute import device
 from course_lib.errors import CourseError, UsageError
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
-from course_lib.serving.repository import FOLDER, TIME_LIMIT
+from course_lib.serving.repository import FOLDER
 from course_lib.serving.request import Answer
 from course_lib.serving.scheduler import Request, Scheduler
 from course_lib.serving.tensors import NAMES, outputs, rows_of, wants_log_probs
@@ -33,13 +33,12 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the folder named in the model's configuration, and start the thread that answers requests."""
-        parameters = json.loads(args["model_config"])["parameters"]
+        folder = json.loads(args["model_config"])["parameters"][FOLDER]["string_value"]
         try:
-            self.engine = Engine(reader.load(Path(parameters[FOLDER]["string_value"]), device=device()))
+            self.engine = Engine(reader.load(Path(folder), device=device()))
         except CourseError as error:
             raise pb_utils.TritonModelException(str(error)) from error
-        limit = parameters.get(TIME_LIMIT)
-        self.scheduler = Scheduler(self.engine, float(limit["string_value"]) if limit else None)
+        self.scheduler = Scheduler(self.engine)
 
     def execute(self, arrived: Sequence[Any]) -> None:
         """Hand the requests to the scheduler; send an error response immediately for each invalid request."""

@@ -46,7 +46,7 @@ def main() -> None:
         loaded = reader.load(folder)
         engine = Engine(loaded)
         with server.running(folder, threads=arguments.threads) as triton:
-            client = Client(triton.grpc, "grpc")
+            client = Client(triton.http)
             for name, prompts, task in (
                 ("one length", even, None),
                 ("lengths mixed", uneven, None),

@@ -45,7 +45,7 @@ def behind_server(bench: Bench) -> Values:
         return {"kind": "note", "what": "Triton", "note": str(error)}
     folder, rows = _folder(bench), []
     with held_on_device() as held, server.running(folder, timeout=120) as triton:
-        client = Client(triton.http, "http")
+        client = Client(triton.http)
         for batch in (8, 64):
             prompts, new, times = _prompts(bench, batch), _new(bench), []
             for _ in range(3):  # the first is warm-up

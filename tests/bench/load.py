@@ -1,6 +1,6 @@
 """Load on the real server: 64 connections for 5 minutes, every answer compared with the one that the engine gives alone.
 
-    OMP_NUM_THREADS=1 python -m tests.bench.load [--connections 64] [--seconds 300] [--others 20] [--instances 1] [--protocol grpc] [--figure FILE]
+    OMP_NUM_THREADS=1 python -m tests.bench.load [--connections 64] [--seconds 300] [--others 20] [--instances 1]
 
 A GPT-NeoX with random weights and one prefix of 20 positions. Each connection sends one request after the other: inputs of 4 to 48 tokens, outputs of
 1 to 64, with and without the prefix, greedy and sampled with an own seed. Counted are wrong answers, requests without an answer, and answers that the
@@ -24,9 +24,8 @@ import numpy as np
 import torch
 from course_lib.errors import CourseError
 from course_lib.serving import reader, server
-from course_lib.serving.client import Client, Wire
+from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
-from course_lib.serving.repository import Limits
 from course_lib.serving.request import TextRequest
 
 from tests.bench.bench_reader import NEVER, VOCABULARY, exported
@@ -59,17 +58,16 @@ def main() -> None:
     defaults = {"connections": 64, "seconds": 300, "others": 20, "instances": 1, "layers": 4, "hidden": 256}
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--protocol", choices=["http", "grpc"], default="grpc")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = exported(Path(place), arguments.layers, arguments.hidden)
         engine = Engine(reader.load(folder))
         rows, answers = steady(engine, requests(256, VOCABULARY, 48, 64, tasks=1, end=NEVER))
-        with server.running(folder, threads=1, limits=Limits(arguments.instances)) as triton:
+        with server.running(folder, threads=1, instances=arguments.instances) as triton:
             numbers = [2**power for power in range(20) if 2**power < arguments.connections]
             for number in [*numbers, arguments.connections]:
                 seconds = arguments.seconds if number == arguments.connections else arguments.others
-                found, lost = measured(triton, arguments.protocol, rows, answers, number, seconds)
+                found, lost = measured(triton, rows, answers, number, seconds)
                 print(line(number, found, lost), flush=True)
 
 
@@ -94,16 +92,11 @@ def steady(engine: Engine, rows: Sequence[TextRequest]) -> tuple[list[TextReques
 
 
 def measured(
-    triton: server.Server,
-    protocol: Wire,
-    rows: Sequence[TextRequest],
-    answers: Sequence[list[int]],
-    number: int,
-    seconds: float,
+    triton: server.Server, rows: Sequence[TextRequest], answers: Sequence[list[int]], number: int, seconds: float
 ) -> tuple[Outcome, int]:
     """The outcome of so many seconds, and the answers that the server counts minus those that arrived."""
     before, end = answered(triton), time.monotonic() + seconds
-    found = drive(triton, protocol, rows, answers, number, lambda _: time.monotonic() < end)
+    found = drive(triton, rows, answers, number, lambda _: time.monotonic() < end)
     return found, answered(triton) - before - len(found.latencies) - found.wrong
 
 
@@ -117,7 +110,6 @@ def line(number: int, found: Outcome, lost: int) -> str:
 
 def drive(
     triton: server.Server,
-    protocol: Wire,
     rows: Sequence[TextRequest],
     answers: Sequence[list[int]],
     connections: int,
@@ -127,7 +119,7 @@ def drive(
     outcome, started = Outcome(), time.perf_counter()
 
     def connection(number: int) -> Outcome:
-        own, rng, client = Outcome(), random.Random(number), Client(getattr(triton, protocol), protocol)
+        own, rng, client = Outcome(), random.Random(number), Client(triton.http)
         while more(own.sent):
             index = rng.randrange(len(rows))
             begun = time.perf_counter()
@@ -185,7 +177,6 @@ def tensors(row: TextRequest) -> dict[str, Any]:
         "runtime_top_k": row.top_k,
         "runtime_top_p": row.top_p,
         "random_seed": row.seed,
-        "beam_width": row.beam_width,
     } | {name: value for name, value in optional.items() if value is not None}
 
 

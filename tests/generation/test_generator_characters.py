@@ -13,6 +13,7 @@ from course_lib.prefix.files import Prefix
 from course_lib.pretrain import text_codec
 from course_lib.settings import config
 
+from tests.generation.test_byte_tokens import state
 from tests.generation.test_prefix_cache import prefix
 from tests.prefix import bases
 from tests.pretrain import models
@@ -50,7 +51,7 @@ def test_the_mask_is_the_table(tmp_path: Path) -> None:
     mask = CharacterMask(table, "cpu")
     ids = torch.randint(len(codec), (200, 5))
     for room in range(1, 6):
-        states = [table.state(row, room) for row in ids.tolist()]
+        states = [state(table, row, room) for row in ids.tolist()]
         blocked = mask.blocked(ids, room)
         assert blocked.numpy().tolist() == table.blocked[min(room, 4) - 1, states].tolist()
         chosen = torch.randint(len(codec), (200,))

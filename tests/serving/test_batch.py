@@ -16,14 +16,12 @@ from tests.serving.test_engine import MIXED, engine
 
 
 def rows(count: int, seed: int) -> list[TextRequest]:
-    """Of all kinds: with and without a prefix, greedy, sampled with an own seed, and beams."""
+    """Of all kinds: with and without a prefix, greedy, sampled with an own seed."""
     rng = random.Random(seed)
     found = []
     for number in range(count):
         ids = tuple(rng.randrange(3, tiny.VOCABULARY) for _ in range(rng.randint(1, 20)))
-        kind: dict[str, Any] = rng.choice(
-            [{}, {"top_k": 5, "seed": number}, {"top_p": 0.9, "seed": number}, {"beam_width": 3}]
-        )
+        kind: dict[str, Any] = rng.choice([{}, {"top_k": 5, "seed": number}, {"top_p": 0.9, "seed": number}])
         found.append(TextRequest(ids, rng.randint(1, 30), rng.choice([None, 0, 1, 2]), **kind))
     return found
 
@@ -37,7 +35,7 @@ def driven(
     waiting, ended = list(generations), []
     unwanted = [generations[index] for index in dropped]
     while waiting or batch.running:
-        count = rng.randint(0, batch.fitting(waiting))
+        count = rng.randint(0, min(batch.free, len(waiting)))
         ended += batch.join(waiting[:count])
         del waiting[:count]
         if batch.running:
@@ -58,9 +56,9 @@ def test_rows_that_join_at_any_time_get_the_texts_they_get_alone(
     ours, asked = engine(family), MIXED + rows(25, seed=places)
     monkeypatch.setattr(batch_module, "ROWS", places)
     for seed, generation in enumerate(driven(ours, asked, seed=1)):
-        alone, together = ours.run([asked[seed]], log_probs=True)[0], generation.answer
-        assert [beam.ids for beam in together.beams] == [beam.ids for beam in alone.beams]
-        assert together.beams[0].log_probs == pytest.approx(alone.beams[0].log_probs, abs=1e-4)
+        alone, together = ours.run([asked[seed]], log_probs=True)[0], generation.text
+        assert together.ids == alone.ids
+        assert together.log_probs == pytest.approx(alone.log_probs, abs=1e-4)
 
 
 def test_a_row_that_is_dropped_leaves_the_others_as_they_are() -> None:
@@ -71,9 +69,9 @@ def test_a_row_that_is_dropped_leaves_the_others_as_they_are() -> None:
         asked[index] = TextRequest((5, 6, 7), 40, end_id=tiny.VOCABULARY)
     for index, generation in enumerate(driven(ours, asked, 2, dropped)):
         if index in dropped:
-            assert not generation.finished
+            assert not generation.text.finished
         else:
-            assert generation.answer.ids == ours.run([asked[index]])[0].ids
+            assert generation.text.ids == ours.run([asked[index]])[0].ids
 
 
 def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,17 +90,6 @@ def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.Mon
     assert sizes == [2] * 12
 
 
-def test_a_beam_search_takes_a_place_for_each_beam() -> None:
-    ours = engine()
-    batch = ours.batch()
-    waiting = [ours.generation(TextRequest((5,), 9, beam_width=width)) for width in (30, 30, 5, 1)]
-    assert batch.fitting(waiting) == 2
-    batch.join(waiting[:2])
-    # the row of 5 beams is next; the one behind it does not overtake it
-    assert batch.fitting(waiting[2:]) == 0
-    assert batch.fitting(waiting[3:]) == 1
-
-
 def test_only_rows_that_change_their_place_are_copied() -> None:
     ours = engine()
     batch = ours.batch()
@@ -114,5 +101,4 @@ def test_only_rows_that_change_their_place_are_copied() -> None:
     # the last row moved into the free place; the same memory is used further
     assert batch.slots.store is store
     torch.testing.assert_close(store[:, :, :5, :, :2], before[:, :, [0, 5, 2, 3, 4]], rtol=0, atol=0)
-    assert [generation.lines for generation in batch.running] == [[0], [1], [2], [3], [4]]
     assert batch.running[1] is generations[5]

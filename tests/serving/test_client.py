@@ -1,13 +1,10 @@
-import gc
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from course_lib import cli
 from course_lib.command_line import serving as verbs
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.codec import Generated
@@ -70,37 +67,14 @@ def test_bytes_that_form_no_character_are_dropped(tmp_path: Path) -> None:
     assert client.ask(Bytes(), codec, ["𠮷"], AskConfig(output_length=9)) == [[Generated("𠮷", "𠮷")]]
 
 
-def test_protobuf_older_than_tritonclients_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Colab, where grpc is installed and protobuf is 5.29."""
-    for name in [name for name in sys.modules if name.startswith("tritonclient.grpc")]:
-        monkeypatch.delitem(sys.modules, name)
-    pytest.importorskip("grpc")
-    runtime_version = pytest.importorskip("google.protobuf.runtime_version")
-    monkeypatch.setattr(runtime_version, "MAJOR", 5)
-    with pytest.raises(CourseError, match=r"^[^\n]*; pip install 'tritonclient\[grpc\]'$"):
-        client.Client(protocol="grpc")
-
-
-@pytest.mark.parametrize("protocol", ["grpc", "http"])
-def test_no_server_is_one_line(folder: Path, protocol: client.Wire) -> None:
-    if protocol == "grpc":
-        pytest.importorskip("grpc")
+def test_no_server_is_one_line(folder: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"127.0.0.1:{probe.getsockname()[1]}"
-    with pytest.raises(CourseError) as error:
-        verbs.ask(["あ"], folder=folder, url=url, protocol=protocol)
-    assert url in str(error.value) and "course serve" in str(error.value) and "\n" not in str(error.value)
-
-
-def test_an_impossible_port_is_one_line_and_leaves_no_half_made_client(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = "127.0.0.1:99999"
-    assert cli._main(["ask", "あ", "--folder", str(folder), "--url", url]) == 2
-    gc.collect()
-    printed = capsys.readouterr().err
-    assert url in printed and printed.count("\n") == 1
+    for wrong in (url, "127.0.0.1:99999"):
+        with pytest.raises(CourseError) as error:
+            verbs.ask(["あ"], folder=folder, url=wrong)
+        assert wrong in str(error.value) and "\n" not in str(error.value)
 
 
 def test_wrong_options_are_told_before_anyone_is_asked(folder: Path) -> None:

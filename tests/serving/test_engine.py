@@ -39,8 +39,8 @@ def step_by_step(model, ids, new, prefix):
 
 MIXED = [
     TextRequest((5, 6, 7), 12), TextRequest((9,), 20, task=0), TextRequest((4, 8, 7, 6, 5), 9, task=1, top_k=5, top_p=0.9, seed=3), TextRequest((), 7),
-    TextRequest((4, 3), 20, beam_width=3), TextRequest((8, 3, 9), 15, task=1, beam_width=3, len_penalty=1.0), TextRequest((4, 5), 20, top_p=0.9, seed=7, repetition_penalty=1.3, temperature=0.8),
-    TextRequest((4, 5), 20, task=2, bad_words=((44,), (31, 18)), stop_words=((29,),)), TextRequest((7,), 3, beam_width=2),
+    TextRequest((4, 5), 20, top_p=0.9, seed=7, repetition_penalty=1.3, temperature=0.8),
+    TextRequest((4, 5), 20, task=2, bad_words=((44,), (31, 18)), stop_words=((29,),)),
 ]  # fmt: skip
 
 
@@ -50,9 +50,8 @@ def test_a_row_gets_the_same_text_alone_and_among_others(family: Family) -> None
     together = ours.run(MIXED, log_probs=True)
     for row, answer in zip(MIXED, together):
         alone = ours.run([row], log_probs=True)[0]
-        assert [beam.ids for beam in alone.beams] == [beam.ids for beam in answer.beams]
-        assert alone.beams[0].cum_log_prob == pytest.approx(answer.beams[0].cum_log_prob, abs=1e-4)
-        assert len(answer.beams) == row.beam_width
+        assert alone.ids == answer.ids
+        assert alone.log_probs == pytest.approx(answer.log_probs, abs=1e-4)
 
 
 @pytest.mark.parametrize("family", ["gptneox", "gpt"])
@@ -73,35 +72,6 @@ def test_an_empty_input_begins_with_the_start_token_and_does_not_show_it() -> No
     ours = engine()
     assert ours.run([TextRequest((), 6)])[0].ids == ours.run([TextRequest((tiny.START,), 6)])[0].ids[1:]
     assert ours.run([TextRequest((), 6, start_id=9)])[0].ids == ours.run([TextRequest((9,), 6)])[0].ids[1:]
-
-
-def test_beams_are_those_of_hugging_face_where_no_text_ends() -> None:
-    ours = engine()
-    answer = ours.run([TextRequest((4, 3), 10, beam_width=4, end_id=999)])[0]
-    expected = generated(ours.model, [4, 3], 10, num_beams=4, num_return_sequences=4, length_penalty=0.0)
-    assert [beam.ids for beam in answer.beams] == expected
-
-
-def test_with_a_beam_for_each_possible_text_the_best_is_found() -> None:
-    ours = engine()
-    banned = tuple((token,) for token in range(4, tiny.VOCABULARY))  # leaves 0 to 3, of which END ends
-    row = TextRequest((5, 6), 3, beam_width=64, bad_words=banned)
-    texts = {
-        (*line[: line.index(tiny.END)], tiny.END) if tiny.END in line else line
-        for line in itertools.product(range(4), repeat=3)
-    }
-    allowed = torch.full((tiny.VOCABULARY,), -torch.inf)
-    allowed[:4] = 0
-
-    def score(text: tuple[int, ...]) -> float:
-        with torch.inference_mode():
-            logits = ours.model(torch.tensor([[5, 6, *text]])).logits[0] + allowed
-        return float(sum(logits[1 + place].log_softmax(-1)[token] for place, token in enumerate(text)))
-
-    found = ours.run([row])[0].beams
-    ranked = sorted(texts, key=score, reverse=True)
-    assert [tuple(beam.ids[2:]) for beam in found[: len(ranked)]] == ranked
-    assert found[0].cum_log_prob == pytest.approx(score(ranked[0]), abs=1e-4)
 
 
 def test_the_end_token_a_stop_word_and_the_length_end_a_text() -> None:
@@ -132,12 +102,12 @@ def test_repetition_penalty_is_that_of_hugging_face() -> None:
 
 def test_log_probs_are_those_of_the_model() -> None:
     ours = engine()
-    beam = ours.run([TextRequest((5, 6, 7), 6), TextRequest((8,), 6)], log_probs=True)[0].beams[0]
+    answer = ours.run([TextRequest((5, 6, 7), 6), TextRequest((8,), 6)], log_probs=True)[0]
     with torch.inference_mode():
-        expected = ours.model(torch.tensor([beam.ids])).logits[0, 2:-1].log_softmax(-1)
-    picked = expected.gather(-1, torch.tensor(beam.ids[3:])[:, None])[:, 0]
-    torch.testing.assert_close(torch.tensor(beam.log_probs), picked, rtol=1e-4, atol=1e-4)
-    assert ours.run([TextRequest((5,), 2)])[0].beams[0].log_probs == []
+        expected = ours.model(torch.tensor([answer.ids])).logits[0, 2:-1].log_softmax(-1)
+    picked = expected.gather(-1, torch.tensor(answer.ids[3:])[:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(answer.log_probs), picked, rtol=1e-4, atol=1e-4)
+    assert ours.run([TextRequest((5,), 2)])[0].log_probs == []
 
 
 def test_the_same_seed_gives_the_same_text_and_another_seed_another() -> None:
@@ -155,7 +125,7 @@ def test_the_same_seed_gives_the_same_text_and_another_seed_another() -> None:
         (TextRequest((5, 60), 3), "input_ids: 60"),
         (TextRequest((5,), 3, stop_words=((-1,),)), "stop_words_list: -1"),
         (TextRequest((5,), 3, temperature=float("nan")), "temperature: nan"),
-        (TextRequest((5,), 3, beam_width=2, diversity_rate=0.5), "beam_search_diversity_rate: 0.5"),
+        (TextRequest((5,), 3, beam_width=2), "beam_width: 2"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_runs(row: TextRequest, name: str) -> None:

@@ -9,7 +9,7 @@ import torch
 from course_lib import cli
 from course_lib.checkpoints import model_folder, weight_files
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError
 from course_lib.models.frozen_base import digest
 from course_lib.prefix import files as prefix_files
 from course_lib.serving import reader
@@ -79,7 +79,7 @@ def test_export_and_import_give_the_same_tensors(tmp_path: Path, family: str, dt
         assert prefix.task == task.name and prefix.base == digest(tmp_path / "back")
         assert torch.equal(prefix.values, task.values.to(TORCH[dtype]).float())
     record = json.loads((tmp_path / "back" / CONVERSION).read_text())
-    assert record["tasks"][2] == {"name": "none", "length": 0, "file": None}
+    assert record["tasks"][2] == {"name": "none", "length": 0}
     assert str(tmp_path) not in (tmp_path / "back" / CONVERSION).read_text()
 
 
@@ -93,10 +93,8 @@ def test_the_originals_files_become_the_model_and_the_same_files_again(
     report = import_folder(place, tmp_path / "back", given=given)
     assert same(tmp_path / "back", build(family).to(TORCH[dtype]))  # type: ignore[index]
     assert any("no tokenizer/" in note for note in report.notes)
-    command = json.loads((tmp_path / "back" / CONVERSION).read_text())["export_again"]
-    words = command.replace("MODEL", str(tmp_path / "back")).replace("DIR", str(tmp_path / "again")).split()
-    assert cli._main([word.strip('"') for word in words[1:]]) == 0
-    assert contents(tmp_path / "again" / place.name) == contents(place)
+    again = export(tmp_path / "back", tmp_path / "again", ranks, dtype, TASKS, AS_UPSTREAM, "x")  # type: ignore[arg-type]
+    assert contents(again.folder) == contents(place)
 
 
 @pytest.mark.parametrize(("family", "untied"), [("parallel", False), ("gpt2", True)])
@@ -160,28 +158,8 @@ def test_the_settings_of_a_gpt2_are_those_of_its_ini(tmp_path: Path):
     config = model_folder.read_config(tmp_path / "back")
     assert (config.activation_function, config.layer_norm_epsilon) == ("relu", 1e-4)
     assert {found.source for found in report.settings.values()} == {"config.ini"}
-    for option, given in (("--rope-theta", Given(rope_theta=1.0)), ("--activation", Given("tango"))):
-        with pytest.raises(UsageError, match=option):
-            import_folder(place, tmp_path / "back", given=given)
-
-
-def test_an_inner_size_that_the_originals_converter_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Its GPT-2 converter writes inter_size = 4·H for a model with another n_inner."""
-    model = build("gpt2", n_inner=40)
-    place = export(save(model, tmp_path / "source"), tmp_path / "ft", 2, corrections=AS_UPSTREAM).folder
-    before = contents(place)
-    for verb in (["inspect", str(place)], ["import", str(place), "-o", str(tmp_path / "back")]):
-        assert cli._main(["ft", *verb]) == 1
-        printed = "".join(capsys.readouterr())
-        assert "config.ini: inter_size = 64" in printed and "--inter-size 40" in printed and "short" not in printed
-        # inspect still finds that layernorm_eps is missing
-        assert cli._main(["ft", *verb, "--inter-size", "40"]) == int(verb[0] == "inspect")
-        assert "inter_size = 64" not in capsys.readouterr().out
-    assert same(tmp_path / "back", model) and model_folder.read_config(tmp_path / "back").n_inner == 40
-    again = export(tmp_path / "back", tmp_path / "again", 2, name="source", corrections=AS_UPSTREAM).folder
-    assert contents(again) == before
-    with pytest.raises(CourseError, match="--inter-size 40"):
-        reader.load(place)
+    with pytest.raises(CourseError, match="option: activation_function tango: allowed: "):
+        import_folder(place, tmp_path / "back", given=Given("tango"))
 
 
 DENSE = "model.layers.1.attention.dense.weight.1.bin"
@@ -203,7 +181,7 @@ def test_damage_is_one_line_and_writes_nothing(tmp_path: Path, damage: Callable[
     damage(place)
     with pytest.raises(CourseError) as refused:
         import_folder(tmp_path / "ft", tmp_path / "new" / "back")
-    assert name in str(refused.value) and "\n" not in str(refused.value) and not (tmp_path / "new").exists()
+    assert name in str(refused.value) and "\n" not in str(refused.value) and not (tmp_path / "new" / "back").exists()
 
 
 def edit(folder: Path, old: str, new: str) -> None:

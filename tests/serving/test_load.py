@@ -7,12 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from course_lib.serving import server
-from course_lib.serving.client import Client
+from course_lib.serving.client import DTYPES
 from course_lib.serving.engine import Engine
-from course_lib.serving.repository import Limits
+from course_lib.serving.repository import INPUTS, MODEL
 from course_lib.serving.request import TextRequest
 
 from tests.bench import load
@@ -20,27 +21,27 @@ from tests.serving import tiny
 from tests.waiting import LIMIT, until
 
 tiny.require_server()
+from tritonclient.grpc import InferenceServerClient, InferInput  # noqa: E402
 
 CONNECTIONS, EACH = 64, 6
 SHORT = TextRequest((5, 6, 7), 8)
-# A request that takes many minutes: each row needs all places of an instance, and there are 1024
-ENDLESS = load.tensors(TextRequest((5, 6, 7), 60, beam_width=64, end_id=tiny.VOCABULARY))
-ENDLESS |= {"input_ids": [(5, 6, 7)] * 1024, "input_lengths": [[3]] * 1024}
+# A request that takes long: 1024 rows, of which 64 run at a time
+LONG = load.tensors(TextRequest((5, 6, 7), 60, end_id=tiny.VOCABULARY))
+LONG |= {"input_ids": [(5, 6, 7)] * 1024, "input_lengths": [[3]] * 1024}
 
 
 @pytest.fixture(scope="module")
 def triton(folder: Path) -> Iterator[server.Server]:
-    with server.running(folder, threads=1, limits=Limits(instances=2)) as found:
+    with server.running(folder, threads=1, instances=2) as found:
         yield found
 
 
 def test_64_connections_lose_no_answer_and_get_none_twice_or_wrong(triton: server.Server, engine: Engine) -> None:
     rows = load.requests(100, tiny.VOCABULARY, 20, 30, tasks=3)
-    rows += [TextRequest((5, number), 9, beam_width=3) for number in range(3, 20)]
     answers = [engine.run([row])[0].ids for row in rows]
     stubs = models(triton)
     before, work = load.answered(triton), [stub.cpu_times().user for stub in stubs]
-    found = load.drive(triton, "grpc", rows, answers, CONNECTIONS, lambda sent: sent < EACH)
+    found = load.drive(triton, rows, answers, CONNECTIONS, lambda sent: sent < EACH)
     assert (len(found.latencies), found.wrong, found.errors) == (CONNECTIONS * EACH, 0, Counter())
     assert load.answered(triton) == before + CONNECTIONS * EACH
     # both instances take part
@@ -48,11 +49,11 @@ def test_64_connections_lose_no_answer_and_get_none_twice_or_wrong(triton: serve
 
 
 def test_what_a_grpc_client_cancels_frees_its_places(triton: server.Server, engine: Engine) -> None:
-    with closing(Client(triton.grpc, "grpc")) as client:
-        stubs = models(triton)
+    with closing(InferenceServerClient(triton.grpc)) as client:
+        stubs, before = models(triton), load.answered(triton)
         work = [stub.cpu_times().user for stub in stubs]
         # one for each instance: while the first fills one, Triton's queue goes to the other
-        calls = [sent(client, ENDLESS)[0] for _ in range(2)]
+        calls = [sent(client, LONG)[0] for _ in range(2)]
         until(lambda: all(stub.cpu_times().user > was + 0.3 for stub, was in zip(stubs, work)))
         # the places of both are taken
         _, short = sent(client, load.tensors(SHORT))
@@ -61,10 +62,11 @@ def test_what_a_grpc_client_cancels_frees_its_places(triton: server.Server, engi
         found = short.result(timeout=LIMIT)
         answer = {name: found.as_numpy(name) for name in ("output_ids", "sequence_length")}
         assert load.text(answer) == engine.run([SHORT])[0].ids
+        assert load.answered(triton) == before + 1
 
 
-def sent(client: Client, tensors: dict[str, Any]) -> "tuple[Any, Future[Any]]":
-    """Send a request over gRPC without waiting for its answer."""
+def sent(client: Any, tensors: dict[str, Any]) -> "tuple[Any, Future[Any]]":
+    """Send a request with NVIDIA's client over gRPC without waiting for its answer."""
     future: Future[Any] = Future()
 
     def done(result: Any, error: Exception | None) -> None:
@@ -73,7 +75,13 @@ def sent(client: Client, tensors: dict[str, Any]) -> "tuple[Any, Future[Any]]":
         else:
             future.set_result(result)
 
-    return client._client.async_infer(**client._request(tensors), callback=done), future
+    dtypes, inputs = {tensor.name: tensor.dtype for tensor in INPUTS}, []
+    for name, values in tensors.items():
+        array = np.asarray(values, DTYPES[dtypes[name]])
+        array = np.full((len(tensors["input_ids"]), 1), array) if array.ndim == 0 else array
+        inputs.append(InferInput(name, array.shape, dtypes[name]))
+        inputs[-1].set_data_from_numpy(array)
+    return client.async_infer(MODEL, inputs, done), future
 
 
 def models(triton: server.Server) -> list[psutil.Process]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from course_lib.command_line.serving import serve
 from course_lib.errors import CourseError, UsageError
-from course_lib.serving import container, ini, layout, repository, server
+from course_lib.serving import ini, layout, repository, server
 
 from tests.serving import tiny
 
@@ -58,7 +58,7 @@ def described(tensors: Any, **missing: bool) -> list[str]:
 
 @pytest.mark.parametrize("backend", ["python", "fastertransformer"])
 def test_the_tensors_are_those_of_the_original(folder: Path, tmp_path: Path, backend: repository.Backend) -> None:
-    [model] = repository.write(folder, tmp_path / "models", backend)
+    model = repository.write(folder, tmp_path / "models", backend)
     found = parsed((model / "config.pbtxt").read_text())
     assert model == tmp_path / "models" / "fastertransformer" and found.name == model.name
     assert described(found.input) == INPUTS.split("\n")[1:-1] and described(found.output) == OUTPUTS.split("\n")[1:-1]
@@ -87,21 +87,14 @@ def test_the_original_is_told_what_it_needs(tmp_path: Path, family: layout.Famil
 
 def test_serve_writes_a_repository_over_its_own_only(folder: Path, tmp_path: Path) -> None:
     for _ in range(2):
-        assert "→" in str(serve([str(folder)], target=tmp_path / "models", weights="/weights/1-gpu"))
+        assert "→" in str(serve(folder, target=tmp_path / "models", weights="/weights/1-gpu"))
     config = parsed((tmp_path / "models" / "fastertransformer" / "config.pbtxt").read_text())
     assert config.parameters["model_checkpoint_path"].string_value == "/weights/1-gpu"
     for target in (folder, folder / "models"):
         with pytest.raises(UsageError, match="input"):
-            serve([str(folder)], target=target)
+            serve(folder, target=target)
     with pytest.raises(CourseError, match="no FasterTransformer folder"):
-        serve([str(tmp_path / "models")], target=tmp_path / "other")
-
-
-def test_the_container_serves_the_same_repository(folder: Path) -> None:
-    write, run = str(serve([str(folder)], print_=True, instances=2, queue=9, time_limit=30)).splitlines()
-    assert write.endswith(" --instances 2 --queue 9 --time-limit 30 --weights /weights/1-gpu")
-    assert run.startswith("docker run") and container.IMAGE in run
-    assert f"{folder}:/weights:ro" in run and "-p 127.0.0.1:8001:8001" in run
+        serve(tmp_path / "models", target=tmp_path / "other")
 
 
 def test_without_the_wheel_the_container_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,22 +107,7 @@ def test_without_the_wheel_the_container_is_named(folder: Path, monkeypatch: pyt
 
 
 def test_limits_reach_triton(folder: Path, tmp_path: Path) -> None:
-    limits = repository.Limits(instances=3, queue=7, seconds=1.5)
-    models = repository.write({"one": folder, "two": folder}, tmp_path / "models", limits=limits)
-    assert [model.name for model in models] == ["one", "two"]
-    for model in models:
-        found = parsed((model / "config.pbtxt").read_text())
-        policy = found.dynamic_batching.default_queue_policy
-        assert (found.name, found.instance_group[0].count, policy.max_queue_size) == (model.name, 3, 7)
-        assert (policy.default_timeout_microseconds, policy.timeout_action) == (1_500_000, policy.REJECT)
-        assert found.parameters[repository.TIME_LIMIT].string_value == "1.5"
-    config, _ = ini.read(folder / "1-gpu", 1)
-    assert not parsed(repository.pbtxt(config, "fastertransformer", "/weights")).HasField("dynamic_batching")
-
-
-def test_several_folders_need_names(folder: Path, tmp_path: Path) -> None:
-    assert repository.named([str(folder)]) == {"fastertransformer": folder}
-    assert repository.named([str(folder), f"a.b-1={folder}"]) == {"fastertransformer": folder, "a.b-1": folder}
-    for wrong in ([str(folder), str(folder)], [f"a/b={folder}"]):
-        with pytest.raises(UsageError, match="NAME"):
-            repository.named(wrong)
+    model = repository.write(folder, tmp_path / "models", instances=3, queue=7)
+    found = parsed((model / "config.pbtxt").read_text())
+    policy = found.dynamic_batching.default_queue_policy
+    assert (found.instance_group[0].count, policy.max_queue_size, policy.timeout_action) == (3, 7, policy.REJECT)

@@ -74,22 +74,6 @@ def test_submit_returns_when_the_rows_have_joined_and_not_before(
     assert ids(two.result()) == ids(one.result())[:1]
 
 
-def test_what_takes_too_long_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_module, "CHECK", -1)
-    monkeypatch.setattr(batch_module, "ROWS", 2)
-    hurried = Scheduler(engine(), seconds=1e-6)
-    # two are running, one waits: none of the three is answered in time
-    long, future = asked(LONG, LONG, LONG)
-    hurried.submit([long])
-    with pytest.raises(Exception, match="^no answer within the time limit of 1e-06 s$"):
-        future.result()
-    # needs one pass only, and so is answered before the first look at the clock
-    short, answered = asked(TextRequest((5, 6), 1))
-    hurried.submit([short])
-    assert len(answered.result()[0].ids) == 3
-    hurried.stop()
-
-
 def test_a_cancelled_request_leaves_the_batch(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler_module, "CHECK", -1)
     gone, cancelled = asked(LONG, cancelled=lambda: True)

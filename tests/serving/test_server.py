@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 from course_lib.command_line import serving as verbs
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError
 from course_lib.serving import client, server
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.client import Client
@@ -39,9 +38,9 @@ def triton(folder: Path) -> Iterator[server.Server]:
     assert gone(family) and not left_by(os.getpid()) and not running.log.exists()
 
 
-@pytest.fixture(params=["grpc", "http"])
-def asked(request: pytest.FixtureRequest, triton: server.Server) -> Iterator[Client]:
-    found = Client(getattr(triton, request.param), request.param)
+@pytest.fixture
+def asked(triton: server.Server) -> Iterator[Client]:
+    found = Client(triton.http)
     yield found
     found.close()
 
@@ -57,14 +56,6 @@ def texts(found: dict[str, np.ndarray]) -> list[list[int]]:
     return [row[:length].tolist() for row, length in zip(found["output_ids"][:, 0], found["sequence_length"][:, 0])]
 
 
-def test_course_ask_takes_the_tokenizer_of_the_served_folder_only(asked: Client, folder: Path, tmp_path: Path) -> None:
-    protocol = asked.protocol
-    assert verbs.ask(["あ"], folder=folder, url=asked.url, protocol=protocol)[0].texts
-    other = shutil.copytree(folder, tmp_path / "other")
-    with pytest.raises(UsageError, match=f"--folder: {other} is not allowed; allowed: the folder that is served, /"):
-        verbs.ask(["あ"], folder=other, url=asked.url, protocol=protocol)
-
-
 def test_every_optional_tensor_reaches_the_engine(asked: Client, engine: Engine) -> None:
     words: dict[str, Any] = {"bad_words": ((44,), (3, 4)), "stop_words": ((31, 18),)}
     decay: dict[str, Any] = {"top_p_decay": 0.9, "top_p_min": 0.2, "top_p_reset_id": 8}
@@ -75,20 +66,17 @@ def test_every_optional_tensor_reaches_the_engine(asked: Client, engine: Engine)
         "beam_width": 1, "len_penalty": 0, "beam_search_diversity_rate": 0, "is_return_log_probs": True,
         "bad_words_list": client.word_list([row.bad_words]), "stop_words_list": client.word_list([row.stop_words]),
     }  # fmt: skip
-    found, expected = asked.infer(needed([5, 6], length=20) | sent), engine.run([row], log_probs=True)[0].beams[0]
+    found, expected = asked.infer(needed([5, 6], length=20) | sent), engine.run([row], log_probs=True)[0]
     assert texts(found) == [expected.ids]
     written = len(expected.log_probs)
     np.testing.assert_allclose(found["output_log_probs"][0, 0, :written], expected.log_probs, rtol=1e-4)
-    np.testing.assert_allclose(found["cum_log_probs"][0, 0], expected.cum_log_prob, rtol=1e-4)
+    np.testing.assert_allclose(found["cum_log_probs"][0, 0], sum(expected.log_probs), rtol=1e-4)
     assert found["output_log_probs"].shape == (1, 1, 20)
 
 
 def test_what_cannot_be_done_is_one_line(asked: Client) -> None:
     with pytest.raises(CourseError, match="^[^\n]*is not allowed[^\n]*$"):
         asked.infer(needed([5, 6, 7]) | {"temperature": 0})
-    asked.model = "other"
-    with pytest.raises(CourseError, match="unknown model: 'other'"):
-        asked.infer(needed([5]))
 
 
 def test_it_listens_on_loopback_only(triton: server.Server) -> None:
@@ -100,17 +88,17 @@ def test_it_listens_on_loopback_only(triton: server.Server) -> None:
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, engine: Engine, ending: signal.Signals) -> None:
-    ports = free_ports()
+    port = free_port()
     code = "from course_lib.command_line import verbs; verbs.app()"
-    options = ["--http-port", ports[0], "--grpc-port", ports[1], "--metrics-port", ports[2], "--threads", "1"]
+    options = ["--port", str(port), "--threads", "1"]
     serving = subprocess.Popen(
         [sys.executable, "-c", code, "serve", str(folder), *options], stdout=subprocess.PIPE, text=True
     )
-    assert serving.stdout and f"http://127.0.0.1:{ports[0]}" in serving.stdout.readline()
+    assert serving.stdout and f"http://127.0.0.1:{port}" in serving.stdout.readline()
     family = tree(serving.pid)[1:]
     assert len(family) >= 2 and left_by(serving.pid)
     if ending == signal.SIGTERM:
-        answered_while_stopping(serving, f"127.0.0.1:{ports[1]}", engine)
+        answered_while_stopping(serving, f"127.0.0.1:{port}", engine)
     serving.send_signal(ending)
     said = serving.communicate(timeout=LIMIT)[0]
     assert gone(family) and not left_by(serving.pid)
@@ -123,7 +111,7 @@ def answered_while_stopping(serving: "subprocess.Popen[str]", url: str, engine: 
     rows = [TextRequest((5, 6, number), 40, end_id=60) for number in range(3, 60)] * 8
     long = needed(*(list(row.ids) for row in rows), length=40) | {"end_id": 60}
     model = next(one for one in tree(serving.pid) if "stub" in one.name())
-    own, other = Client(url, "grpc"), Client(url, "grpc")
+    own, other = Client(url), Client(url)
     with contextlib.closing(own), contextlib.closing(other), ThreadPoolExecutor(1) as pool:
         before = model.cpu_times().user
         future = pool.submit(own.infer, long)
@@ -135,12 +123,16 @@ def answered_while_stopping(serving: "subprocess.Popen[str]", url: str, engine: 
         assert texts(future.result(LIMIT)) == [answer.ids for answer in engine.run(rows)]
 
 
-def free_ports() -> list[str]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(3)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [str(probe.getsockname()[1]) for probe in probes]
+def free_port() -> int:
+    """A port that is followed by two further free ones."""
+    while True:
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            first = stack.enter_context(socket.socket())
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            for offset in (1, 2):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port + offset))
+            return port
 
 
 def left_by(process: int) -> list[Path]:
@@ -172,10 +164,8 @@ def test_a_port_that_is_taken_is_told(folder: Path, triton: server.Server) -> No
 
 
 def test_texts_go_in_and_come_out(folder: Path, triton: server.Server) -> None:
-    prompts, five, two = ["あいう", "か"], AskConfig(output_length=5), AskConfig(beam_width=2)
-    by_name = verbs.ask(prompts, folder=folder, task="plain", url=triton.grpc, protocol="grpc", settings=five)
+    prompts, five = ["あいう", "か"], AskConfig(output_length=5)
+    by_name = verbs.ask(prompts, folder=folder, task="plain", url=triton.http, settings=five)
     assert verbs.ask(prompts, folder=folder, task="1", url=triton.http, settings=five) == by_name
     (first,), (second,) = (each.texts for each in by_name)
     assert (first[:1], second[:1]) == ("あ", "か") and 3 < len(first) <= 8
-    (answer,) = verbs.ask(prompts[:1], tokenizer=folder / "tokenizer", url=triton.http, settings=two)
-    assert len(answer.texts) == 2 and answer.texts[0] != answer.texts[1] and answer.texts[0] != first

@@ -2,7 +2,7 @@ import pytest
 import torch
 from course_lib.errors import UsageError
 from course_lib.serving.client import word_list
-from course_lib.serving.request import Answer, Beam, TextRequest
+from course_lib.serving.request import Answer, TextRequest
 from course_lib.serving.tensors import outputs, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ def test_tensors_that_do_not_fit_are_refused(name: str, values: object) -> None:
 
 def test_answers_are_padded_with_the_end_token_of_their_row() -> None:
     tensors = request(end_id=[2, 9])
-    answers = [Answer([Beam([5, 6, 7, 1, 2])]), Answer([Beam([8, 3])])]
+    answers = [Answer([5, 6, 7, 1, 2]), Answer([8, 3])]
     found = outputs(tensors, rows_of(tensors), answers, 2)
     assert list(found) == ["output_ids", "sequence_length"]
     assert found["output_ids"].dtype == torch.uint32
@@ -68,7 +68,7 @@ def test_answers_are_padded_with_the_end_token_of_their_row() -> None:
 
 
 def test_probabilities_come_only_if_asked_for() -> None:
-    answers = [Answer([Beam([5, 6, 7, 1], [-0.5])]), Answer([Beam([8, 3, 2], [-1.0, -0.25])])]
+    answers = [Answer([5, 6, 7, 1], [-0.5]), Answer([8, 3, 2], [-1.0, -0.25])]
     asked = request(is_return_log_probs=[True, True])
     found = outputs(asked, rows_of(asked), answers, 2)
     assert found["cum_log_probs"].tolist() == [[-0.5], [-1.25]]
