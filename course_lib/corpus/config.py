@@ -65,7 +65,7 @@ class FilterConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DedupConfig:
-    """Settings that define a duplicate; the defaults were chosen with tests/bench/bench_near_duplicates.py."""
+    """Settings that define a duplicate; tests/bench/README.md has what the defaults find."""
 
     line_chars: int = setting(20, "shortest line that is removed as a duplicate [characters]", ge=1, le=10**9)
     near_duplicates: bool = setting(True, "whether near-duplicate documents are removed")

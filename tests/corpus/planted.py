@@ -1,4 +1,4 @@
-"""Near copies of documents, made on purpose, for the tests and the benchmark of the search for near duplicates."""
+"""Near copies of documents, made on purpose, for the tests of the search for near duplicates."""
 
 import random
 import re
@@ -10,18 +10,6 @@ FOOTERS = (
     "\n無断転載を禁じます。 © 2014 よみもの倶楽部",
     "\n前の記事へ戻る | 一覧",
 )
-
-
-def pieces(text: str, chance: random.Random, shortest: int = 300, longest: int = 1500) -> list[str]:
-    """Documents of 300-1500 characters that share no text: cuts of the works in `text`, which are separated by empty lines."""
-    made = []
-    for work in re.split(r"\n\s*\n", text):
-        at = 0
-        while at < len(work) - shortest:
-            length = chance.randint(shortest, longest)
-            made.append(work[at : at + length].strip())
-            at += length
-    return [piece for piece in made if len(piece) >= shortest]
 
 
 def near_copy(text: str, chance: random.Random, lowest: float = 0.03, highest: float = 0.08) -> str:
