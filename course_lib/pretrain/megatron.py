@@ -6,8 +6,8 @@ special ids from the tokenizer. Weights are merged and written one at a time.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
@@ -19,7 +19,6 @@ from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH, torch_name
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
-from course_lib.language.words import tr
 from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
 
 SHARD = 5_000_000_000  # maximum bytes of weights in one safetensors file
@@ -44,36 +43,10 @@ UNKNOWN = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ConvertReport:
-    """The result of a conversion."""
-
-    target: Path
-    parameters: int
-    dtype: str
-    padded: int  # vocabulary rows in the checkpoint
-    vocabulary: int  # and in the folder
-    tensor_parallel: int
-    iteration: int
-    tokenizer: str | None
-
-    def summary(self) -> str:
-        """Return the report for the terminal: one line, and one about what is missing from the folder."""
-        line = tr(
-            "{parameters:,} parameters in {dtype}, vocabulary {padded} → {vocabulary}, from step {iteration}, tensor "
-            "ranks: {tensor_parallel} → {target}",
-            **vars(self),
-        )
-        if self.tokenizer:
-            return line
-        note = tr("without --tokenizer the folder has no tokenizer, and the verbs that generate need one")
-        return f"{line}\n{note}"
-
-
 def convert(
     checkpoint: Path, target: Path, tokenizer: Path | None = None, dtype: NumberFormat | None = None
-) -> ConvertReport:
-    """Convert a Megatron-DeepSpeed checkpoint to a Hugging Face GPT-2 folder.
+) -> dict[str, Any]:
+    """Convert a Megatron-DeepSpeed checkpoint to a Hugging Face GPT-2 folder, and return what conversion.json holds.
 
     The tokenizer sets the special ids and how many vocabulary entries are kept. `dtype` None keeps the checkpoint's.
     """
@@ -93,12 +66,16 @@ def convert(
         GenerationConfig.from_model_config(config).save_pretrained(folder)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, config.n_positions)
-        report = ConvertReport(
-            target, parameters, torch_name(config.dtype), padded, config.vocab_size, len(source.ranks),
-            source.iteration, tokenizer.name if tokenizer else None,
-        )  # fmt: skip
-        write_json(folder / "conversion.json", {"checkpoint": str(source.folder)} | asdict(report))
-    return report
+        counts = {
+            "parameters": parameters,
+            "dtype": torch_name(config.dtype),
+            "rows": padded,
+            "vocabulary": config.vocab_size,
+            "tensor_ranks": len(source.ranks),
+            "iteration": source.iteration,
+        }
+        write_json(folder / "conversion.json", {"checkpoint": str(source.folder)} | counts)
+    return counts
 
 
 def _config(source: Checkpoint) -> GPT2Config:

@@ -18,7 +18,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_write, sha256
+from course_lib.files import atomic_write
 
 FORMAT = 1  # version of the cache files; a new version does not reuse old files
 BLOCK = 1 << 20  # documents processed at a time, which limits the memory use of sample_index
@@ -228,31 +228,13 @@ class GptDataset:
 
 
 def _cached(folder: Path, key: str, build: Callable[[], Indices]) -> Indices:
-    """Return the indices, memory-mapped from files in `folder`; missing or damaged files are rebuilt first."""
+    """Return the indices, memory-mapped from files in `folder`, which are built first if they are missing."""
     paths = [folder / f"{key}-{name}.npy" for name in Indices._fields]
-    # Written last, in the format that `sha256sum -c` reads.
-    sums = folder / f"{key}.sha256"
-
-    def checksums() -> bytes:
-        return "".join(f"{sha256(path)}  {path.name}\n" for path in paths).encode()
-
-    def whole() -> bool:
-        try:
-            return sums.read_bytes() == checksums()
-        except OSError:
-            return False
-
-    if not whole():
-        folder.mkdir(parents=True, exist_ok=True)
-        # One rank builds the indices while the others wait.
-        with FileLock(folder / f".{key}.lock"):
-            if not whole():
-                # Remove temporary files left behind by killed runs.
-                for temporary in folder.glob(f".{key}*.tmp"):
-                    temporary.unlink()
-                for path, array in zip(paths, build(), strict=True):
-                    with atomic_write(path) as file:
-                        np.save(file, array, allow_pickle=False)
-                with atomic_write(sums) as file:
-                    file.write(checksums())
+    folder.mkdir(parents=True, exist_ok=True)
+    # One rank builds the indices while the others wait.
+    with FileLock(folder / f".{key}.lock"):
+        if not all(path.is_file() for path in paths):
+            for path, array in zip(paths, build(), strict=True):
+                with atomic_write(path) as file:
+                    np.save(file, array, allow_pickle=False)
     return Indices(*(np.asarray(np.load(path, mmap_mode="r")) for path in paths))

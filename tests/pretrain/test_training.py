@@ -1,13 +1,12 @@
 """Real runs: two CPU ranks under DeepSpeed's launcher, compared, killed, resumed and broken."""
 
+import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -22,10 +21,9 @@ from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.settings import config
 from course_lib.subword.folder import Preparation, save
-from course_lib.training import checkpoint, launch, log, run_dir
+from course_lib.training import checkpoint, launch, log
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import decays
-from course_lib.training.settings import ResolvedBatch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
@@ -88,7 +86,6 @@ def unbroken(place, tmp_path_factory):
 def test_a_run_leaves_what_it_promises(unbroken):
     names = {path.name for path in unbroken.folder.iterdir()}
     assert names >= {"config.yaml", "data.json", "tokenizer", "log.jsonl", "output.txt", "checkpoints"}
-    assert run_dir.resolved(unbroken.folder) == run_dir.Resolved(ResolvedBatch(8, 4, 2, 2), STEPS)
     entries = log.read(unbroken.folder)
     assert any((unbroken.folder / "tensorboard").glob("events.out.tfevents.*"))
     train = [entry for entry in entries if entry["kind"] == "train"]
@@ -126,66 +123,26 @@ def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     assert train_losses(unbroken) == train_losses(resumed)
 
 
-def start_node(chosen: PretrainConfig, *words: str, hold: int = 0) -> Any:
-    """Start the training command on one node, in a session of its own."""
-    run = chosen.engine.output_dir
-    file = run.with_suffix(".yaml")
-    file.write_text(config.to_yaml(chosen), encoding="utf8")
-    held = ["tests.training.held", str(run.with_suffix(".go")), str(hold)] if hold else ["course_lib.cli"]
-    return psutil.Popen(
-        [sys.executable, "-m", *held, "pretrain", "-c", str(file), *words], stdin=subprocess.DEVNULL, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-
-
-def kill(node: Any) -> None:
-    """Kill a command and its descendants."""
-    with suppress(psutil.NoSuchProcess):
-        for process in [node, *node.children(recursive=True)]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-
-
-@pytest.fixture
-def nodes():
-    """Nodes that a test has started; none outlives it."""
-    started: list[Any] = []
-    yield started
-    for node in started:
-        kill(node)
-        node.communicate()
+# It starts a process for each node, as `srun` does; the words after its options are the command.
+SRUN = """#!/bin/bash
+SLURM_NODEID=0 "${@:5}" & SLURM_NODEID=1 "${@:5}" &
+wait -n && wait -n
+"""
 
 
 @pytest.mark.rehearse
-def test_two_nodes_train_as_one_and_go_on_when_one_is_lost(place, tmp_path, unbroken, nodes):
-    """Two nodes without ssh. The second is killed in step 8; the run goes on with both to the end."""
-    (tmp_path / "hosts").write_text("nodeA slots=1\nnodeB slots=1\n", encoding="utf8")
-    dropout = "model.hidden_dropout_prob=0.1"
-
-    def both(*words: str, hold: int = 0) -> list[Any]:
-        where = (f"launch.hostfile={tmp_path}/hosts", "launch.no_ssh=true", "launch.master_addr=127.0.0.1")
-        chosen = settings(place, tmp_path / "two", dropout, *where, f"launch.master_port={launch.free_port()}")
-        pair = [start_node(chosen, *words, "--node-rank", str(rank), hold=hold) for rank in (0, 1)]
-        nodes.extend(pair)
-        return pair
-
-    run = tmp_path / "two"
-    first, second = both(hold=8)
-    until(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] == 7, first)
-    ranks = first.children(recursive=True)
-    # DeepSpeed's launcher and a rank, which waits and would not notice that the other rank is gone.
-    assert len(ranks) == 2
-    kill(second)
-    _, said = first.communicate(timeout=LIMIT)
-    assert (first.returncode, said.count("\n")) == (1, 1)
-    assert "nodeB was lost" in said and "--resume continues from checkpoint-5" in said
-    assert not [rank for rank in ranks if rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE]
-    assert [entry["loss"] for entry in log.read(run)] == train_losses(unbroken)[:7]
-
-    ends = [(node.communicate(timeout=LIMIT), node.returncode) for node in both("--resume")]
-    assert [code for _, code in ends] == [0, 0], ends
-    assert [each["loss"] for each in log.read(run)] == [each["loss"] for each in unbroken.log]
-    before, after = weights(unbroken.folder), weights(run)
+def test_two_nodes_train_as_one(place, tmp_path, unbroken, monkeypatch):
+    """In a job of two nodes, as far as the run sees Slurm; a real one: `python -m tests.bench.several_nodes slurm`."""
+    answers = {"scontrol": "printf 'nodeA\\nnodeB\\n'", "sinfo": "echo 127.0.0.1"}
+    for name, script in {"srun": SRUN, **{name: f"#!/bin/sh\n{answer}\n" for name, answer in answers.items()}}.items():
+        (tmp_path / name).write_text(script, encoding="utf8")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "node[A-B]")
+    run = launch.train(Gpt2(settings(place, tmp_path / "two", "model.hidden_dropout_prob=0.1", "launch.ranks=1")))
+    assert [each["loss"] for each in run.log] == [each["loss"] for each in unbroken.log]
+    before, after = weights(unbroken.folder), weights(run.folder)
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
