@@ -23,7 +23,6 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     """
 
     model_type = MODEL_TYPE
-    keys_to_ignore_at_inference = ("past_key_values", "router_logits", "router_loss")
     attribute_map: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model",
         "num_attention_heads": "num_heads",

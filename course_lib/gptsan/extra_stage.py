@@ -1,10 +1,9 @@
 """Extra stage for a GPTSAN model: new layers on top, which are trained while all layers below stay frozen.
 
-Three files for training are written to the model folder:
+Two files for training are written to the model folder:
 
     ignore-params.json    names of the frozen parameters
-    parameters.json       settings in the format of the original code, tanreinama/GPTSAN
-    train.yaml            the same settings for `course gptsan train -c`
+    train.yaml            settings for `course gptsan train -c`, those of run_training.py in tanreinama/GPTSAN
 
 New: the layers, a table of extra positions if the input model has none, and the output projection of the spout, because
 its shape depends on the number of layers. Frozen: all parameters of the input model except the spout. These include the
@@ -14,7 +13,6 @@ through all of these layers. To train more parameters, remove their names from i
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -22,24 +20,23 @@ from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
-from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig, read_config, read_weights
-from course_lib.gptsan.import_tf import PARAMETERS, original_params, read_parameters
 from course_lib.gptsan.shape import LAYERS, SPOUT_OUT
 from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences, hf_shapes, parameters
 from course_lib.notebooks.progress import progress
-from course_lib.settings import yaml_values
-from course_lib.settings.config import build
 
 IGNORE, TRAIN = "ignore-params.json", "train.yaml"
+# `${here}` is the folder of the YAML file, so that a copy of the folder trains the copy.
+SETTINGS = """\
+extends: gptsan-2.8b-extra14.yaml
+model: {checkpoint: "${here}", ignore: "${here}/ignore-params.json"}
+data: {num_context: null}
+spout: {mode: none}
+engine: {output_dir: "${here}-trained"}
+"""
 # Standard deviation for new kernels and biases.
 STD = 0.02
-# Defaults for keys missing from the input's parameters.json, from tools/train_params.json in the original code.
-TRAIN_PARAMS: dict[str, Any] = {
-    "batch_size": 16, "base_lr": 1e-4, "num_warmup_steps": 2000, "max_to_keep_save": 12, "checkpoint_per_hours": 1,
-    "checkpoint_per_steps": 10000,
-}  # fmt: skip
 
 
 def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> dict[str, int]:
@@ -67,19 +64,12 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
                 yield name, initial(name, shape, rng, config).to(dtype) if name in new else held[name].contiguous()
                 bar.update()
 
-    train, model = read_parameters(source / PARAMETERS)
-    settings = {
-        "train_params": TRAIN_PARAMS | train | {"output_dir": folder.name},
-        "model_params": {"num_pallarelizm": 1} | model | original_params(config),
-    }
-    twin = training_yaml(settings, seed)
     with atomic_folder(folder) as temporary:
         weight_files.write(tensors(), temporary, weight_files.SHARD)
         config.save_pretrained(temporary)
         copy_present(source, temporary, (*NAMES, *FILES))
         write_json(temporary / IGNORE, frozen)
-        write_json(temporary / PARAMETERS, settings)
-        (temporary / TRAIN).write_text(twin, encoding="utf8")
+        (temporary / TRAIN).write_text(SETTINGS, encoding="utf8")
     made = sum(elements[name] for name in new)
     return {
         "layers": config.num_layers,
@@ -99,34 +89,3 @@ def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, config: GPT
     if name.endswith(("norm.bias", "extra_position_embeddings.weight")):
         return torch.zeros(shape)
     return torch.randn(shape, generator=rng) * (max(STD, config.spout_init_std) if name == SPOUT_OUT else STD)
-
-
-def training_yaml(settings: dict[str, Any], seed: int = 0) -> str:
-    """Return the settings in `parameters.json` as YAML for `course gptsan train -c`.
-
-    `${here}` is the folder of the YAML file, so that a copy of the folder trains the copy. Values that are hard-coded
-    in tanreinama/GPTSAN are added. After the warm-up, the learning rate stays at its maximum, as it does in the
-    original code for the first (1 / base_lr)² steps.
-    """
-    train = settings["train_params"]
-    rate, warmup = train["base_lr"], train["num_warmup_steps"]
-    content = {
-        "model": {"checkpoint": "${here}", "ignore": f"${{here}}/{IGNORE}"},
-        "spout": {"mode": "none"},
-        "batch": {"global_size": train["batch_size"], "micro_size": 1},
-        "optimizer": {
-            "weight_decay": 0.01,
-            "grad_clip": 0.0,
-            "lr": {"max": rate, "min": rate, "warmup_steps": warmup},
-        },
-        "precision": {"dtype": "bf16"},
-        "engine": {
-            "output_dir": "${here}-trained",
-            "max_steps": 10 * warmup,
-            "save_steps": train["checkpoint_per_steps"],
-            "keep_checkpoints": train["max_to_keep_save"],
-            "seed": seed,
-        },
-    }
-    build(GptsanConfig, content, where=PARAMETERS)
-    return yaml_values.dump(content)

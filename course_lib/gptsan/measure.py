@@ -33,7 +33,7 @@ def router_logits(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]]) 
     found = []
     for batch in _batches(model, examples):
         # The logits of the vocabulary are not needed.
-        output = _read(model, batch, None, output_router_logits=True, logits_to_keep=1)
+        output = _read(model, batch, None, logits_to_keep=1)
         found.append(torch.stack([logits.flatten(0, 1).float().cpu() for logits in output.router_logits]))
     return torch.cat(found, 1)
 

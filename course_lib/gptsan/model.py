@@ -12,35 +12,21 @@ Shapes: B sequences of T tokens, H = d_model, V = vocab_size, L = num_layers, E 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Cache, DynamicCache, GenerationMixin
+from transformers import AutoConfig, AutoModelForCausalLM, Cache, DynamicCache
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.modeling_outputs import MoeModelOutputWithPast
+from transformers.modeling_outputs import MoeCausalLMOutputWithPast, MoeModelOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import ModelOutput
-from transformers.utils.generic import can_return_tuple
 
 from course_lib.gptsan.attention import SelfAttention, prefix_lm_mask
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.experts import FeedForward, Linear, balance_loss
 from course_lib.gptsan.shape import SPOUT_LAYERS
-
-
-@dataclass
-class GPTSanOutput(ModelOutput):  # type: ignore[misc]
-    """Output of `GPTSanForCausalLM`. Without labels, `loss` is None."""
-
-    loss: Tensor | None = None
-    logits: Tensor | None = None  # [B, T, V]
-    past_key_values: Cache | None = None
-    router_logits: tuple[Tensor, ...] | None = None  # for each switch layer: [B, T, E]
-    router_loss: Tensor | None = None  # load-balancing loss times its coefficient; part of `loss`
 
 
 class Table(nn.Embedding):
@@ -103,8 +89,6 @@ class GPTSanPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 class GPTSanModel(GPTSanPreTrainedModel):
     """GPTSAN model without the language-model head."""
 
-    _keys_to_ignore_on_load_unexpected = (r"^final_logits_bias$",)
-
     def __init__(self, config: GPTSanConfig) -> None:
         super().__init__(config)
         self.embed_tokens = Table(config.vocab_size, config.d_model, config.embedding_init_std)
@@ -121,7 +105,6 @@ class GPTSanModel(GPTSanPreTrainedModel):
             self.spout = nn.Sequential(*hidden, Linear(width, config.num_layers * 2 * config.d_model, std=std))
         self.post_init()
 
-    @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor,
@@ -153,7 +136,13 @@ class GPTSanModel(GPTSanPreTrainedModel):
         slots: Sequence[Tensor | None] = [None] * config.num_layers
         if spout is not None and past == 0:
             slots, past = self.spout_slots(spout), 1
-        check_widths(length, past, attention_mask, token_type_ids, spout is not None)
+        # One of the slots before the new tokens may be the spout's.
+        for name, given, widths in (
+            ("attention_mask", attention_mask, (past + length, past + length - (past > 0))),
+            ("token_type_ids", token_type_ids, (length, length + 1)),
+        ):
+            if given is not None and given.shape[1] not in widths:
+                raise ValueError(f"{name}: has {given.shape[1]} columns; allowed: {widths}")
         mask = prefix_lm_mask(length, past, input_ids.device, attention_mask, token_type_ids)
         positions = torch.arange(past, past + length, device=input_ids.device)[None]
         if attention_mask is not None:
@@ -180,13 +169,12 @@ class GPTSanModel(GPTSanPreTrainedModel):
         return projected.view(len(spout), self.config.num_layers, 2, self.config.num_heads, 1, -1).unbind(1)
 
 
-class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore[misc]
+class GPTSanForCausalLM(GPTSanPreTrainedModel):
     """GPTSAN model with the language-model head.
 
     The weight of the head is tied to the embedding. Its bias, one value per vocabulary entry, is a buffer: it is
-    loaded, but not trained. `generate` accepts the spout and the token types as arguments, like the attention mask. To
-    continue from a cache that began with a spout, pass the spout again. If an expert overflows, the result for a token
-    depends on the other tokens in the same forward pass.
+    loaded, but not trained. If an expert overflows, the result for a token depends on the other tokens in the same
+    forward pass. generate.py writes texts, task.py has the loss.
     """
 
     _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.embed_tokens.weight"}
@@ -198,71 +186,20 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel, GenerationMixin):  # type: ignore
         self.register_buffer("final_logits_bias", torch.zeros(1, config.vocab_size))
         self.post_init()
 
-    @can_return_tuple  # type: ignore[untyped-decorator]
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        spout: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_router_logits: bool = False,
-        logits_to_keep: int = 0,
-    ) -> GPTSanOutput:
-        """Compute the logits [B, T, V] and, with labels, the loss.
+    def forward(self, input_ids: Tensor, logits_to_keep: int = 0, **inputs: Any) -> MoeCausalLMOutputWithPast:
+        """Compute the logits [B, T, V], those of the last `logits_to_keep` tokens if it is not 0, and the router loss.
 
-        `labels` [B, T] are the unshifted token ids, −100 at positions without a target. The loss is the mean
-        cross-entropy [nats] over the other positions, plus the router loss. Without labels, logits are computed for the
-        last `logits_to_keep` tokens; 0 means all. Other arguments: see `GPTSanModel`.
+        `aux_loss` is the load-balancing loss of the routers times its coefficient. Other arguments: see `GPTSanModel`.
         """
-        use_cache = False if use_cache is None and labels is not None else use_cache
-        output = self.model(input_ids, attention_mask, token_type_ids, spout, past_key_values, use_cache)
-        router_loss = self.config.router_balance_coef * balance_loss(output.router_logits)
-        last = output.last_hidden_state[:, -logits_to_keep if labels is None else 0 :]
-        logits = self.lm_head(last) + self.final_logits_bias
-        loss = None
-        if labels is not None:
-            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten()) + router_loss
-        router_logits = output.router_logits if output_router_logits else None
-        return GPTSanOutput(loss, logits, output.past_key_values, router_logits, router_loss)
-
-    def prepare_inputs_for_generation(
-        self, input_ids: Tensor, next_sequence_length: int | None = None, **kwargs: Any
-    ) -> dict[str, Any]:
-        """Prepare the inputs as transformers does, but do not count the spout slot in the cache as a token."""
-        # `kwargs` must keep this name, because transformers looks for it.
-        cache = kwargs.get("past_key_values")
-        begun = kwargs.get("is_first_iteration") and cache is not None and cache.get_seq_length() > 0
-        if begun and next_sequence_length is not None and kwargs.get("spout") is not None:
-            next_sequence_length += 1
-        return super().prepare_inputs_for_generation(input_ids, next_sequence_length, **kwargs)  # type: ignore[no-any-return]
-
-    def _update_model_kwargs_for_generation(
-        self, outputs: ModelOutput, model_kwargs: dict[str, Any], **named: Any
-    ) -> dict[str, Any]:
-        """Update the arguments as transformers does, but give new tokens type 0 instead of the last token's type."""
-        types = model_kwargs.get("token_type_ids")
-        updated: dict[str, Any] = super()._update_model_kwargs_for_generation(outputs, model_kwargs, **named)
-        if types is not None:
-            updated["token_type_ids"][:, types.shape[1] :] = 0
-        return updated
-
-    def _prepare_attention_mask_for_generation(self, inputs_tensor: Tensor, *_: Any) -> Tensor:
-        """Return a mask of ones, because the padding token (SEP), which transformers would mask, occurs in text."""
-        return torch.ones_like(inputs_tensor)
-
-
-def check_widths(length: int, past: int, mask: Tensor | None, types: Tensor | None, spout: bool) -> None:
-    """Check that the attention mask covers all tokens so far, and the token types the new; `past` may have a spout."""
-    tokens = {past + length - 1} if spout else {past + length, past + length - (past > 0)}
-    if mask is not None and mask.shape[1] not in tokens:
-        raise ValueError(f"attention_mask: has {mask.shape[1]} columns, but there are {max(tokens)} tokens so far")
-    if types is not None and types.shape[1] not in (length, length + 1):
-        raise ValueError(f"token_type_ids: has {types.shape[1]} columns, but there are {length} tokens")
+        output = self.model(input_ids, **inputs)
+        logits = self.lm_head(output.last_hidden_state[:, -logits_to_keep:]) + self.final_logits_bias
+        return MoeCausalLMOutputWithPast(
+            logits=logits,
+            past_key_values=output.past_key_values,
+            router_logits=output.router_logits,
+            aux_loss=self.config.router_balance_coef * balance_loss(output.router_logits),
+        )
 
 
 AutoConfig.register(GPTSanConfig.model_type, GPTSanConfig, exist_ok=True)
-AutoModel.register(GPTSanConfig, GPTSanModel, exist_ok=True)
 AutoModelForCausalLM.register(GPTSanConfig, GPTSanForCausalLM, exist_ok=True)

@@ -42,6 +42,14 @@ NAMED = {
     "seg": "<|segmenter|>",
     "eot": "<|endoftext|>",
 }
+# Their names in transformers.
+SPECIAL_TOKENS = {
+    "unk_token": NAMED["nottoken"],
+    "pad_token": NAMED["sep"],
+    "bos_token": NAMED["sot"],
+    "eos_token": NAMED["eot"],
+    "sep_token": NAMED["seg"],
+}
 # Entries in the special block, in id order.
 SPECIALS = (*MARKUP, *CLEANED, *CLASSES, *EMOJI, *BYTES, *NAMED.values())
 # Replacements before encoding: (text, replacement).

@@ -120,10 +120,6 @@ class Gptsan(Task):
         }  # fmt: skip
         return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in sorted(keys)}
 
-    @override
-    def train_length(self, settings: GptsanConfig) -> tuple[object, ...]:
-        return settings.engine.max_steps, settings.engine.num_train_epochs
-
     def shape(self) -> "GPTSanConfig":
         """Return the configuration of the checkpoint or of model.shape, with the router losses of the settings."""
         from course_lib.gptsan.configuration import GPTSanConfig, read_config
@@ -200,7 +196,7 @@ class Gptsan(Task):
 
         output = model(input_ids=batch["x"], spout=batch.get("spout"), use_cache=False)
         loss, log_z = cross_entropy(output.logits, batch["y"])
-        return loss + self.settings.loss.z_loss * log_z + output.router_loss if model.training else loss
+        return loss + self.settings.loss.z_loss * log_z + output.aux_loss if model.training else loss
 
 
 def recompute(model: "GPTSanForCausalLM") -> None:

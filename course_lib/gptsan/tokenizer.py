@@ -12,7 +12,6 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizer
 
 from course_lib.checkpoints import model_folder
-from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.gptsan import swe
 from course_lib.gptsan.configuration import GPTSanConfig
@@ -32,33 +31,11 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
     model_input_names = ("input_ids", "attention_mask", "token_type_ids")
     padding_side = "left"
 
-    def __init__(
-        self,
-        vocab_file: str | None = None,
-        emoji_file: str | None = None,
-        unk_token: str = swe.NAMED["nottoken"],
-        pad_token: str = swe.NAMED["sep"],
-        bos_token: str = swe.NAMED["sot"],
-        eos_token: str = swe.NAMED["eot"],
-        sep_token: str = swe.NAMED["seg"],
-        do_clean_text: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        self.vocab_file, self.emoji_file = str(vocab_file), str(emoji_file)
-        self.swe = swe.load(Path(self.vocab_file), Path(self.emoji_file))
-        self.do_clean_text = do_clean_text
+    def __init__(self, vocab_file: str = "", emoji_file: str = "", do_clean_text: bool = False, **kwargs: Any) -> None:
+        self.vocab_file, self.emoji_file, self.do_clean_text = vocab_file, emoji_file, do_clean_text
+        self.swe = swe.load(Path(vocab_file), Path(emoji_file))
         self._id_of = self.swe.ids | {name: i for i, name in enumerate(self.swe.names)}
-        for name in swe.NAMED:
-            setattr(self, name, getattr(self.swe, name))
-        super().__init__(
-            unk_token=unk_token,
-            pad_token=pad_token,
-            bos_token=bos_token,
-            eos_token=eos_token,
-            sep_token=sep_token,
-            do_clean_text=do_clean_text,
-            **kwargs,
-        )
+        super().__init__(**swe.SPECIAL_TOKENS | kwargs, do_clean_text=do_clean_text)
 
     @property
     def vocab_size(self) -> int:
@@ -69,10 +46,6 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         """Return the token names, each of them unique, with their ids, including the added tokens."""
         added: dict[str, int] = self._added_tokens_encoder
         return {name: i for i, name in enumerate(self.swe.names)} | added
-
-    def encode_text(self, text: str, clean: bool = False) -> list[int]:
-        """Return the token ids of a text, without special tokens around it and without transformers processing."""
-        return self.swe.encode_text(text, clean)
 
     def _encode_plus(self, text: Any, text_pair: Any = None, prefix_text: Any = None, **kwargs: Any) -> Any:
         if prefix_text is not None:
@@ -86,8 +59,6 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         return self._id_of.get(token, self.swe.ids[swe.NAMED["nottoken"]])
 
     def _convert_id_to_token(self, index: int) -> str:
-        if not 0 <= index < len(self.swe):
-            raise CourseError(f"id {index}: not in a vocabulary of {len(self.swe)} entries")
         return self.swe.names[index]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
@@ -106,15 +77,6 @@ class GPTSanTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
         """Return the token types: 1 on SOT and the prefix, 0 from SEG onward."""
         prefix, text = ([], token_ids_0) if token_ids_1 is None else (token_ids_0, token_ids_1)
         return [1] * (1 + len(prefix)) + [0] * (1 + len(text))
-
-    def get_special_tokens_mask(
-        self, token_ids_0: list[int], token_ids_1: list[int] | None = None, already_has_special_tokens: bool = False
-    ) -> Any:
-        """Return the special tokens mask: 1 on special tokens such as SOT and SEG, 0 elsewhere."""
-        if already_has_special_tokens:
-            return [int(i in self.all_special_ids) for i in token_ids_0]
-        types = self.create_token_type_ids_from_sequences(token_ids_0, token_ids_1)
-        return [int(position in (0, sum(types))) for position in range(len(types))]
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Copy vocab.txt and emoji.json to a folder and return their paths."""
@@ -137,10 +99,5 @@ class GPTSanJapaneseTokenizer(GPTSanTokenizer):
     """GPTSanTokenizer under the class name that the published tokenizer_config.json uses."""
 
 
-def register() -> None:
-    """Register the tokenizer with AutoTokenizer for the `gptsan-japanese` model type and for both class names."""
-    AutoConfig.register(GPTSanConfig.model_type, GPTSanConfig, exist_ok=True)
-    AutoTokenizer.register(GPTSanConfig, GPTSanTokenizer, slow_tokenizer_class=GPTSanJapaneseTokenizer, exist_ok=True)
-
-
-register()
+AutoConfig.register(GPTSanConfig.model_type, GPTSanConfig, exist_ok=True)
+AutoTokenizer.register(GPTSanConfig, GPTSanTokenizer, slow_tokenizer_class=GPTSanJapaneseTokenizer, exist_ok=True)

@@ -10,21 +10,19 @@ smallest id, so a character must have a larger id than every substring that begi
 omitted if its first 2 letters score at least as high, because the encoder would never use it. One in twenty entries of
 an 8000-entry vocabulary built from the course corpus is never used for another reason: its first character always
 becomes part of the preceding token.
-
-Old character forms (學) are counted as the new forms (学); an entry with new forms also lists its old spellings.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder
 from course_lib.gptsan.emoji import emoji_tables
-from course_lib.gptsan.swe import NAMED, SPECIALS, SubwordEncoding
+from course_lib.gptsan.swe import SPECIAL_TOKENS, SPECIALS, SubwordEncoding
 
 # Tokens for spaces, line ends and emoji in prepared text.
 MARKS = re.compile(r"<\|?\w+\|?>")
@@ -35,23 +33,9 @@ ALWAYS = "".join(map(chr, range(0x21, 0x7F))) + "、。｡．？！：；"
 LEAST = 2
 # Maximum number of substrings counted at once; beyond this number, the rarest are dropped.
 ROOM = 4_000_000
-# Pairs of new and old character forms.
-NEW_AND_OLD = (
-    "亜亞 悪惡 圧壓 囲圍 医醫 営營 駅驛 円圓 塩鹽 応應 欧歐 桜櫻 価價 会會 絵繪 拡擴 覚覺 学學 楽樂 気氣 帰歸 "
-    "旧舊 経經 軽輕 県縣 験驗 剣劍 厳嚴 国國 済濟 雑雜 参參 辞辭 実實 写寫 釈釋 収收 従從 獣獸 処處 証證 乗乘 "
-    "畳疊 触觸 図圖 数數 声聲 静靜 専專 戦戰 浅淺 銭錢 双雙 争爭 総總 蔵藏 属屬 続續 対對 体體 帯帶 択擇 担擔 "
-    "単單 団團 断斷 弾彈 遅遲 昼晝 聴聽 転轉 点點 伝傳 当當 党黨 盗盜 独獨 読讀 悩惱 脳腦 拝拜 廃廢 売賣 麦麥 "
-    "発發 髪髮 仏佛 払拂 変變 宝寶 豊豐 満滿 訳譯 薬藥 与與 様樣 来來 乱亂 両兩 礼禮 霊靈 恋戀 労勞 楼樓 湾灣"
-)
-OLD_FORMS = {pair[1]: pair[0] for pair in NEW_AND_OLD.split()}
-NEW_FORMS = {new: old for old, new in OLD_FORMS.items()}
 TOKENIZER_CONFIG = {
     "tokenizer_class": "GPTSanTokenizer",
-    "unk_token": NAMED["nottoken"],
-    "pad_token": NAMED["sep"],
-    "bos_token": NAMED["sot"],
-    "eos_token": NAMED["eot"],
-    "sep_token": NAMED["seg"],
+    **SPECIAL_TOKENS,
     "padding_side": "left",
     "do_clean_text": False,
 }
@@ -78,9 +62,7 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: fl
         chosen = sorted(scores, key=lambda entry: (entry not in first, -scores[entry], entry))[: size - least]
         long = [entry for entry in chosen if len(entry) > 1]
         single = sorted({*ALWAYS, *(entry for entry in chosen if len(entry) == 1)}, key=lambda c: (-characters[c], c))
-        # An entry, followed by its variants with old character forms.
-        spellings = (product(*(c + NEW_FORMS.get(c, "") for c in entry)) for entry in [*long, *single])
-        lines = [*(",".join(map("".join, forms)) for forms in spellings), *SPECIALS]
+        lines = [*long, *single, *SPECIALS]
         counts = {"texts": number, "characters": length, "entries": len(lines)}
         # Entries of 2 or 3 characters, and of one.
         counts |= {"substrings": len(long), "single": len(single)}
@@ -95,13 +77,12 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: fl
 def _count(texts: Iterable[str], tables: dict[str, dict[str, str]]) -> tuple[int, int, Counter[str], Counter[str]]:
     """Count the texts, their characters, and the occurrences of each character and of each 2 or 3 letters."""
     prepare = SubwordEncoding(SPECIALS, tables["emoji"], tables["emoji_inv"]).prepare
-    old_to_new = str.maketrans(OLD_FORMS)
     number, length, forgotten = 0, 0, 0
     characters, substrings = Counter[str](), Counter[str]()
     for text in texts:
         number += 1
         length += len(text)
-        for piece in MARKS.split(prepare(text).translate(old_to_new)):
+        for piece in MARKS.split(prepare(text)):
             characters.update(piece)
             for word in LETTERS.findall(piece):
                 substrings.update(map("".join, pairwise(word)))

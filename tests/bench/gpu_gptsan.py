@@ -51,12 +51,12 @@ def generation(bench: Bench) -> Values:
     length = 16 if bench.tiny else 128
     folder = handmade.write(bench.folder / "tokenizer")
     words = load_tokenizer(folder)
-    named = {"pad_token_id": words.sep, "eos_token_id": words.eot, "separator_token_id": words.seg}
+    named = {"pad_token_id": words.swe.sep, "eos_token_id": words.swe.eot, "separator_token_id": words.swe.seg}
     with torch.device(bench.device):
         built = GPTSanForCausalLM._from_config(
             GPTSanConfig(**config.to_dict(shape(bench)), **named), dtype=torch.bfloat16
         )
-    built.final_logits_bias[0, words.eot] = -1e9  # no text ends
+    built.final_logits_bias[0, words.swe.eot] = -1e9  # no text ends
     generator, prompt, rows = GPTSANGenerator(built, words), Prompt(list(range(32)), [], 1), []
     for texts in (1, 4) if bench.tiny else (1, 16, 64):
         for new in (8, length):  # the first is warm-up

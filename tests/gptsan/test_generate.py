@@ -37,7 +37,7 @@ SHAPE: dict[str, Any] = {
 
 def build(words: GPTSanTokenizer, **more: Any) -> GPTSanForCausalLM:
     torch.manual_seed(0)
-    named = {"pad_token_id": words.sep, "eos_token_id": words.eot, "separator_token_id": words.seg}
+    named = {"pad_token_id": words.swe.sep, "eos_token_id": words.swe.eot, "separator_token_id": words.swe.seg}
     return GPTSanForCausalLM(
         GPTSanConfig(vocab_size=len(words.swe) + 3, **SHAPE | named | more)
     )  # 3 rows that are no token
@@ -62,7 +62,7 @@ def flat(words: GPTSanTokenizer) -> GPTSANGenerator:
         model.final_logits_bias.fill_(-30.0)
         model.final_logits_bias[0, len(words.swe) :] = 9.0
         for name in "sot", "msk", "sep", "nottoken", "seg":
-            model.final_logits_bias[0, getattr(words, name)] = 9.0
+            model.final_logits_bias[0, getattr(words.swe, name)] = 9.0
         for letter, share in zip("犬猫雨夢", (0.4, 0.3, 0.2, 0.1)):
             model.final_logits_bias[0, LETTERS.index(letter)] = math.log(share)
     return GPTSANGenerator(model, words)

@@ -49,7 +49,7 @@ def test_the_loss_is_that_of_one_pass(model, examples, told, monkeypatch) -> Non
 def test_router_logits_are_those_of_one_pass_in_order(model, examples, monkeypatch) -> None:
     batch = collate(examples)
     with torch.inference_mode():
-        expected = model(batch["x"], output_router_logits=True).router_logits
+        expected = model(batch["x"]).router_logits
     monkeypatch.setattr(measure, "BATCH", 3)
     found = router_logits(model, examples)
     assert found.shape == (model.config.num_switch_layers, NUMBER * LENGTH, model.config.num_experts)

@@ -89,7 +89,7 @@ def test_activations_and_logits_are_what_pytorch_allocates(recompute, vocabulary
     def forward():
         output = model(input_ids=tokens, spout=spout, use_cache=False)
         loss, log_z = cross_entropy(output.logits, answers)
-        return loss + 1e-4 * log_z + output.router_loss
+        return loss + 1e-4 * log_z + output.aux_loss
 
     planned = given.sizes()
     kept, _, loss = allocated(forward)

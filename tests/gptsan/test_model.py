@@ -8,7 +8,7 @@ from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import AutoModelForCausalLM
 
 from tests.gptsan.make_port_fixture import CASES, FIXTURE, SHAPE, fill, given
 
@@ -129,87 +129,11 @@ def test_padding_on_the_left_changes_nothing(ids, spout):
 
 
 def test_wrong_widths_are_refused(model, ids, spout):
-    for more, message in (
-        ({"attention_mask": torch.ones(2, 8)}, "attention_mask: has 8 columns, but there are 9 tokens so far"),
-        ({"token_type_ids": torch.ones(2, 7)}, "token_type_ids: has 7 columns, but there are 9 tokens"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            model(ids, **more)
+    for name, columns in ("attention_mask", 8), ("token_type_ids", 7):
+        with pytest.raises(ValueError, match=f"{name}: has {columns} columns"):
+            model(ids, **{name: torch.ones(2, columns)})
     with pytest.raises(ValueError, match="no spout"):
         build(d_spout=0)(ids, spout=spout)
-
-
-# Generation
-
-
-def greedy(model: GPTSanForCausalLM, ids: Tensor, new: int, **more: Any) -> tuple[Tensor, Tensor]:
-    """By full recomputes, without the model's help: the tokens [B, T + new] and the logits [new, B, V] that chose them."""
-    steps = []
-    for _ in range(new):
-        steps.append(logits(model, ids, **more)[:, -1])
-        ids = torch.cat([ids, steps[-1].argmax(-1, keepdim=True)], 1)
-        more |= {
-            name: torch.nn.functional.pad(more[name], (0, 1), value=value)
-            for name, value in (("attention_mask", 1), ("token_type_ids", 0))
-            if name in more
-        }
-    return ids, torch.stack(steps)
-
-
-def asked(way: str, ids: Tensor, spout: Tensor) -> dict[str, Any]:
-    more: dict[str, Any] = {"spout": spout} if "spout" in way else {}
-    if "prefix" in way or "all" in way:
-        more["token_type_ids"] = types(*[1] * 9) if "all" in way else types(1, 1, 1, 1, 1, 0, 0, 0, 0)
-    if "padding" in way:
-        more["attention_mask"] = torch.ones_like(ids)
-        more["attention_mask"][0, :3] = 0
-    return more
-
-
-@pytest.mark.parametrize("way", ["", "prefix", "spout prefix padding", "spout all"])
-def test_generation_is_what_full_recomputes_give(model, ids, spout, way):
-    more = asked(way, ids, spout)
-    expected, scores = greedy(model, ids, 8, **more)
-    for cached in (True, False):
-        settings = {"use_cache": cached, "return_dict_in_generate": True, "output_logits": True}
-        found = model.generate(ids, max_new_tokens=8, do_sample=False, **settings, **more)
-        assert found.sequences.tolist() == expected.tolist()
-        torch.testing.assert_close(torch.stack(found.logits), scores, rtol=0, atol=1e-5)
-
-
-def test_generation_goes_on_from_a_cache(model, ids, spout):
-    way = "spout padding"
-    more, cache = asked(way, ids, spout), DynamicCache(config=model.config)
-    first = model.generate(ids, max_new_tokens=4, past_key_values=cache, **more)
-    assert cache.get_seq_length() == 1 + 9 + 3  # the spout's position, too
-    more["attention_mask"] = torch.nn.functional.pad(more["attention_mask"], (0, 4), value=1)
-    again = model.generate(first, max_new_tokens=4, past_key_values=cache, **more)
-    assert again.tolist() == greedy(model, ids, 8, **asked(way, ids, spout))[0].tolist()
-
-
-def test_the_padding_token_is_a_word_where_no_mask_is_given(model, ids):
-    """SEP, the padding token of the published model, stands at the end of each sentence."""
-    with_separator = ids.clone()
-    with_separator[:, 2] = model.config.pad_token_id
-    expected, _ = greedy(model, with_separator, 5)
-    assert model.generate(with_separator, max_new_tokens=5, do_sample=False).tolist() == expected.tolist()
-
-
-# Training
-
-
-def test_loss_is_of_the_next_token_plus_the_routers(ids):
-    model = build().train()
-    labels = ids.clone()
-    labels[:, :4] = -100
-    found = model(ids, labels=labels)
-    chosen = found.logits[:, 3:-1].log_softmax(-1).gather(2, ids[:, 4:, None])
-    torch.testing.assert_close(found.loss, -chosen.mean() + found.router_loss)
-    assert found.router_loss > 0
-    assert found.past_key_values is None
-    found.loss.backward()
-    assert model.model.blocks[0].feed_forward.mlp.router.classifier.weight.grad.any()
-    assert [name for name, p in model.named_parameters() if p.grad is None and ".spout." not in name] == []
 
 
 def test_recomputed_blocks_have_the_same_gradients(ids, spout):
@@ -218,7 +142,8 @@ def test_recomputed_blocks_have_the_same_gradients(ids, spout):
 
     def gradients() -> tuple[Tensor, ...]:
         torch.manual_seed(0)
-        return torch.autograd.grad(model(**inputs, labels=ids).loss, tuple(model.parameters()))
+        found = model(**inputs)
+        return torch.autograd.grad(found.logits.square().mean() + found.aux_loss, tuple(model.parameters()))
 
     plain = gradients()
     model.activation_checkpointing_enable()
