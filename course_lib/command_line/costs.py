@@ -17,7 +17,6 @@ from course_lib.corpus.products import own_files
 from course_lib.documents import SAMPLE
 from course_lib.files import OPENERS
 from course_lib.gptsan import products as gptsan
-from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
 from course_lib.language.words import tr
 from course_lib.parallel import default_workers
@@ -77,7 +76,7 @@ def downloads() -> Iterator[Download]:
     if sources.webtext == "download":
         terms = tr("terms of use of Common Crawl; rights of the pages' authors")
         yield Download(tr("CC-100, Japanese"), CC100[0], terms)
-    for checkpoint in (recipe.checkpoint for recipe in recipes()):
+    for checkpoint in (recipe.checkpoint for recipe in _recipes()):
         if checkpoint and not Path(checkpoint).is_dir():
             yield Download(checkpoint, *MODELS.get(checkpoint, (None, tr("see its page on the Hub"))))
 
@@ -104,23 +103,20 @@ def stages() -> list[Stage]:
         (4, text * tokenize, 2 * text / TOKEN, tr("token files")),
     ]
     found = [Stage(chapter, seconds / 3600, disk, what) for chapter, seconds, disk, what in work]
-    return found + [_training(*run, tokens=text / TOKEN) for run in runs()]
+    return found + [_training(*run, tokens=text / TOKEN) for run in _runs()]
 
 
-def recipes() -> tuple[GptsanRecipe, PrefixRecipe]:
-    """Return the current profile's settings of the products of chapters 5 and 6."""
+def _recipes() -> tuple[GptsanRecipe, PrefixRecipe]:
     return config.section("gptsan.recipe", GptsanRecipe), config.section("prefix.recipe", PrefixRecipe)
 
 
-def runs() -> Iterator[tuple[int, str, Any, int]]:
+def _runs() -> Iterator[tuple[int, str, Any, int]]:
     """Yield (chapter, what it trains, settings, number of samples or 0 if it is unknown) for each training run."""
-    gptsan_recipe, prefix_recipe = recipes()
+    gptsan_recipe, prefix_recipe = _recipes()
     yield 4, "GPT-2", pretrain.recipe_settings(), 0
     if not gptsan_recipe.checkpoint:
         yield 5, "GPTSAN", gptsan.base_settings(), 0
-    context = config.section("gptsan.classes", EncodeConfig).num_context
-    stage = tr("extra stage, context of {tokens} tokens", tokens=context)
-    yield 5, stage, gptsan.planned(gptsan.tuned_settings()), 0
+    yield 5, tr("extra stage"), gptsan.planned(gptsan.tuned_settings()), 0
     if not prefix_recipe.checkpoint:
         yield 6, "GPT-NeoX", config.load(PretrainConfig, prefix_recipe.base), 0
     for name, settings in prefix.task_settings().items():
@@ -151,9 +147,8 @@ def machine() -> str:
     """Return this machine's cores, memory and GPUs as text."""
     import torch
 
-    gpus = torch.cuda.device_count()
+    gpus, memory = torch.cuda.device_count(), psutil.virtual_memory().total / 1e9
     card = f"{gpus} × {torch.cuda.get_device_name()}" if gpus else tr("no GPU")
-    memory = psutil.virtual_memory().total / 1e9
     return tr("{cores} cores, {memory:.0f} GB of memory, {card}", cores=default_workers(), memory=memory, card=card)
 
 
@@ -165,11 +160,11 @@ def _rate(dtype: NumberFormat) -> float:
     from course_lib.checkpoints.compute import one_thread
     from course_lib.checkpoints.torch_dtypes import TORCH
 
-    gpus, cores = torch.cuda.device_count(), default_workers()
+    gpus = torch.cuda.device_count()
     side, device = (8192, "cuda") if gpus else (256, "cpu")
     a = torch.ones(side, side, dtype=TORCH[dtype], device=device)
     timer = timeit.Timer(lambda: (a @ a)[0, 0].item())
     # One thread and the shortest of many products are what other programs on the machine disturb least.
     with one_thread():
         best = min(timer.repeat(timer.autorange()[0], 1))
-    return 2 * side**3 / best * (gpus or cores)
+    return 2 * side**3 / best * (gpus or default_workers())
