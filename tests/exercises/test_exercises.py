@@ -42,7 +42,7 @@ def test_an_unanswered_exercise_waits(chapter: Chapter, capsys: pytest.CaptureFi
     [
         (1, 4, "right."),
         (1, 0, "not yet. two and two."),  # falsy, yet an answer
-        (2, lambda n: n * n, "right."),
+        (2, lambda n: torch.tensor(2 * n), "right."),
         (2, lambda n: n + 2, "not yet. For 0 expected 0, got 2: nothing."),
         (2, 4, "not yet. expected a function, got int"),
         (2, lambda n: 4 if n else 1 / n, "not yet. For 0 expected 0, but your function raised ZeroDivisionError"),

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.exercises.answers.forms import LIST, in_forms
-
 
 def room(choices: list[int], experts: int, factor: float, least: int = 4, cut: Any = int) -> list[bool]:
     """Capacity with another minimum or another rounding."""
@@ -27,9 +25,9 @@ def in_slots(tokens: int, prefix: int, spout: bool) -> list[list[int]]:
 CHOICES = [0] * 346 + [1] * 226 + [2] * 226 + [3] * 226
 NAMES = {"choices": CHOICES, "kept": room}
 RIGHT: dict[int, list[Any]] = {
-    1: in_forms(room, LIST),
+    1: [room],
     2: [1.3, np.float32(1.3), torch.tensor(1.3)],
-    3: in_forms(in_slots, LIST),
+    3: [in_slots],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [

@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from course_lib.exercises import prefix
 
-from tests.exercises.answers.forms import LIST, in_forms
-
 
 def labels(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
     text = prompt + target + [end]
@@ -24,9 +22,9 @@ SHARES = {1: [0.1, 0.2, 0.15], 2: [0.7, 0.6, 0.65], 5: [0.7, 0.6, 0.68], 20: [0.
 SHARES |= {3: [0.0] * 3, 4: [0.02, 0.0, 0.0]}
 NAMES: dict[str, Any] = {}
 RIGHT: dict[int, list[Any]] = {
-    1: in_forms(prefix.parameters, LIST),
-    2: in_forms(labels, LIST),
-    3: in_forms(layout, LIST),
+    1: [prefix.parameters],
+    2: [labels],
+    3: [layout],
     4: [(2, [1, 2, 20]), (np.int64(2), np.array([20, 2, 1])), (torch.tensor(5), torch.tensor([1, 4, 5])), (2, range(1, 6))],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
