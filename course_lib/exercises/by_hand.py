@@ -75,8 +75,7 @@ CHAPTER = Chapter(
         (
             (
                 (0.0, 2.0, 0.0, 0.0, 1, 0.1),
-                "in step 1 the corrected averages are the gradient and its square: the weight moves by the rate, "
-                "against the gradient",
+                "in step 1 the corrected averages are g and g²: the weight moves by the rate, against the gradient",
             ),
             ((1.0, 0.0, 0.0, 1.0, 5, 0.1), "without a gradient only weight decay acts: weight · (1 − 0.1 rate)"),
             (

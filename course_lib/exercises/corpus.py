@@ -75,8 +75,7 @@ CHAPTER = Chapter(
             "`.*?` takes as little as possible up to `</ref>`.",
         ),
         without_references,
-        "The self-closing form comes first. Otherwise the pattern matches from its `<ref` to the `</ref>` of a later "
-        "reference.",
+        "The self-closing form comes first: otherwise a match goes from its `<ref` to the `</ref>` of a later one.",
     ),
     Exercise(
         "write a function hiragana_share(text): hiragana among all characters that are not white space",

@@ -64,8 +64,7 @@ CHAPTER = Chapter(
         ),
         (
             "The capacity is an even share of the tokens times the factor, rounded down, but at least 4.",
-            "A token is kept if fewer than that many tokens before it chose the same expert: "
-            "choices[:position].count(expert).",
+            "A token is kept if fewer than that many before it chose its expert: choices[:position].count(expert).",
         ),
         kept,
         "Tokens without room get no output from an expert; only the residual stream and the soft bypass carry them on.",

@@ -82,8 +82,7 @@ CHAPTER = Chapter(
             "input_dim → hidden_dim → a row.",
         ),
         parameters,
-        "The MLP only stabilizes training and is not deployed. Neither count includes the base model's 3.6 billion "
-        "parameters.",
+        "The MLP only stabilizes training and is not deployed. Neither count includes the parameters of the base.",
     ),
     Exercise(
         "write a function example(prompt, target, end): what the model reads, and for each position the token that "
@@ -95,8 +94,7 @@ CHAPTER = Chapter(
         (
             "The whole text is prompt + target + [end]. The model reads all tokens but the last; "
             "the label at a position is the next token.",
-            "The first label that is learned is at the last token of the prompt; len(prompt) - 1 times -100 come "
-            "before it.",
+            "The first learned label is at the last token of the prompt, after len(prompt) - 1 times -100.",
         ),
         example,
         "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the "
@@ -113,8 +111,7 @@ CHAPTER = Chapter(
         (
             "The first columns are those of the longest prefix, the others those of the longest text; "
             "both parts are padded on the left with 0.",
-            "Padding does not count in positions: the position of the first token is `prefix`, however wide the batch "
-            "is.",
+            "Padding does not count: the position of the first token is `prefix`, however wide the batch is.",
         ),
         slots,
         "In this way a server answers requests for different tasks in one batch: each row sees only its own prefix.",

@@ -53,11 +53,10 @@ def learning_rate(step: int, warmup: int, decay: int, high: float, low: float) -
 
 CHAPTER = Chapter(
     Exercise(
-        "choose settings that fit GPT-2 XL on 8 GPUs of 16 GB without offload, recomputation or ZeRO-3: a list as for "
-        '--set, such as ["batch.micro_size=3"]',
+        "choose settings that fit GPT-2 XL on 8 GPUs of 16 GB without offload, recomputation or ZeRO-3",
         _check_changes,
         (
-            "Print plan.parts: which part is the largest, and what is it proportional to?",
+            'Print plan.parts: what is the largest proportional to? The answer is a list like ["batch.micro_size=3"].',
             "Activations and logits grow with the micro-batch; more micro-batches are then accumulated in a step.",
         ),
         ["batch.micro_size=2"],
@@ -76,8 +75,7 @@ CHAPTER = Chapter(
         ),
         (
             "In mixed precision a parameter takes 2 bytes of weight, 2 of gradient and 12 of optimizer states.",
-            "Divide the optimizer states by ranks from stage 1 on, the gradients from stage 2 on, "
-            "and the weights from stage 3 on.",
+            "Divide optimizer states by ranks from stage 1 on, gradients from stage 2 on, weights from stage 3 on.",
         ),
         zero_bytes,
         "ZeRO stage 2 shards 14 of the 16 bytes and sends no more data than plain data parallelism. Stage 3 shards all "
