@@ -1,7 +1,7 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
-A file or folder is written under a hidden temporary name next to its target and renamed when it is complete. If the run
-is killed, the earlier file or folder is left unchanged.
+A file or folder is written under a hidden temporary name next to its target and renamed when it is complete, so that a
+killed run leaves the earlier one unchanged.
 """
 
 import bz2
@@ -29,10 +29,8 @@ from course_lib.errors import CourseError, UsageError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# bytes read at a time
-CHUNK = 1 << 20
-# bytes decompressed at a time; at most this many bytes before a corrupt one are lost
-STEP = 1 << 14
+# Bytes read, and decompressed, at a time. At most STEP bytes before a corrupt one are lost.
+CHUNK, STEP = 1 << 20, 1 << 14
 # A folder that contains one of these files is a course product.
 PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json", "encoding.json")
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -100,8 +98,7 @@ class _Decompressed(io.RawIOBase):
         return size
 
 
-# suffix → function that takes an open compressed file and returns a reader for its decompressed content. Reading
-# raises an error if the content does not match the suffix.
+# suffix → function that takes an open compressed file and returns a reader for its decompressed content.
 OPENERS: dict[str, Callable[[Any], Any]] = {
     ".bz2": lambda file: io.BufferedReader(_Decompressed(".bz2", file), CHUNK),
     ".xz": lambda file: io.BufferedReader(_Decompressed(".xz", file), CHUNK),
@@ -127,7 +124,7 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file. Raises CourseError naming the file if it contains anything else."""
+    """Read a JSON object from a file. Raises CourseError if it contains anything else."""
     try:
         content = json.loads(require_file(path).read_text(encoding="utf8"))
     # not JSON, not UTF-8, or brackets nested too deeply
@@ -190,7 +187,7 @@ def behind_links(path: Path) -> Path:
 
 
 def _hidden(target: Path) -> Path:
-    """Return a random hidden name next to `target`, so that a rename to `target` stays on one file system."""
+    """Return a random hidden name next to `target`, on the same file system."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
@@ -201,10 +198,7 @@ def _temporary_names(target: Path) -> str:
 
 @contextmanager
 def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new temporary file or folder next to `target`, and remove it at the end.
-
-    It is locked, and the operating system releases the lock of a killed run: what is not locked is removed first.
-    """
+    """Yield a new temporary file or folder next to `target`, locked while the run lives, and remove it at the end."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
     temporary = _hidden(target)
@@ -221,11 +215,10 @@ def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def _remove(path: Path) -> None:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def remove_leftovers(target: Path) -> None:
@@ -263,9 +256,8 @@ def work_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]]:
-    """Yield a binary file that replaces `target` when the block ends without an error.
+    """Yield a binary file that replaces `target`, or what it links to, when the block ends without an error.
 
-    After an error, `target` is unchanged. If `target` is a symbolic link, the file that it points to is replaced.
     STANDARD_OUTPUT is written directly. With `keep_partial`, output written before a CourseError is kept as
     `<target>.partial`, and the error message says so. Raises UsageError if `target` is a device or pipe.
     """
@@ -313,11 +305,10 @@ def inner_suffix(path: Path) -> str:
 
 @contextmanager
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
-    """Yield an empty temporary folder, which replaces `target` if the block ends without an error.
+    """Yield an empty temporary folder, which replaces `target`, or what it links to, when the block ends without error.
 
-    If `target` is a symbolic link, the folder that the link points to is replaced. Raises UsageError, before the block
-    runs, if `target` is a device or pipe, or a folder with other files than a product's, unless it is `ours`: a path
-    that only the course writes.
+    Raises UsageError, before the block runs, if `target` is a device or pipe, or a folder with other files than a
+    product's, unless it is `ours`: a path that only the course writes.
     """
     if require_replaceable(target).exists() and not target.is_dir():
         raise CourseError(f"{target}: is a file, expected a name for a folder")

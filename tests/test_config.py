@@ -207,7 +207,7 @@ def test_every_bundled_profile_is_valid(monkeypatch: pytest.MonkeyPatch, profile
     ("text", "wanted"),
     [
         ("japanese: {segmnet: {split: false}}", "japanese.segmnet: unknown section"),
-        ("japanese: 3", "japanese: 3"),
+        ("japanese: 3", "japanese.3: unknown section"),
         ("japanese: {segment: {splt: false}}", "japanese.segment: splt: unknown key"),
     ],
 )

@@ -32,20 +32,16 @@ Settings = TypeVar("Settings")
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
-    """Define a field of a settings dataclass, with a one-line help text that names the unit.
-
-    If the default is a list or mapping, each instance gets a copy. pydantic enforces `limits`, such as gt=0.
-    """
+    """Define a setting, with a one-line help text that names the unit, and pydantic's limits, such as gt=0."""
     if isinstance(default, list | dict):
         return Field(default_factory=default.copy, description=help, **limits)
     return Field(default, description=help, **limits)
 
 
 def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
-    """Read and check one section of a profile, such as 'corpus.wikipedia'.
+    """Read and check one section of a profile, such as 'corpus.wikipedia'; `key=value` overrides are applied last.
 
-    `of` is the profile's name or path; None means the current one. Overrides are `key=value` strings, applied last.
-    Raises UsageError if a key or value is invalid, or if the profile has an unknown section.
+    `of` is the profile's name or path; None means the current one. Raises UsageError if a key or value is invalid.
     """
     path = profiles.file(of)
     return build(cls, sections(of).get(name, {}), overrides, where=f"{path.name}: {name}")
@@ -54,15 +50,13 @@ def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: s
 def sections(of: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the sections that a profile and the profiles it extends set, by dotted name.
 
-    `of` is the profile's name or path; None means the current one. Raises UsageError if a section is unknown or is not
-    a mapping.
+    Raises UsageError if a section is unknown or is not a mapping.
     """
     path = profiles.file(of)
     found: dict[str, dict[str, Any]] = {}
     for chapter, inner in profiles.read_yaml(path).items():
-        if not isinstance(inner, dict | None):
-            raise UsageError(f"{path.name}: {chapter}: {inner!r} is not allowed: expected sections")
-        for name, values in (inner or {}).items():
+        # What is not a mapping is refused as if it were the name of a section.
+        for name, values in ((inner or {}) if isinstance(inner, dict | None) else {inner: {}}).items():
             full = f"{chapter}.{name}"
             if full not in SECTIONS:
                 raise UsageError(f"{path.name}: {full}: unknown section; allowed: {', '.join(SECTIONS)}")
@@ -73,10 +67,9 @@ def sections(of: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Read settings from a YAML file, given as a path or name that `profiles.find` accepts.
+    """Read settings from a YAML file that `profiles.find` finds; `key=value` overrides are applied last.
 
-    Overrides are `key=value` strings, applied last. Raises UsageError if there is no such file, or if a key or value is
-    invalid.
+    Raises UsageError if there is no such file, or if a key or value is invalid.
     """
     return build(cls, profiles.read_yaml(profiles.find(file)), overrides, where=str(file))
 
@@ -84,8 +77,7 @@ def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -
 def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] = (), where: str = "") -> Settings:
     """Build validated settings from nested mappings and `key=value` overrides, which are applied last.
 
-    Raises UsageError if a key or value is invalid. The message names the file or section given in `where`, the key, the
-    value and what is allowed.
+    Raises UsageError if a key or value is invalid; `where` is the file or section that its message names.
     """
     try:
         if overrides:
@@ -164,13 +156,11 @@ def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
 
 def _type_name(kind: Any) -> str:
     """Return a type as help text, such as `int`, `a | b` for choices, or `list of str`."""
-    origin = get_origin(kind)
+    origin, members = get_origin(kind), get_args(kind)
     if origin is typing.Literal:
-        return " | ".join(map(str, get_args(kind)))
+        return " | ".join(map(str, members))
     if origin in (Union, types.UnionType):
-        return " or ".join("unset" if arg is type(None) else _type_name(arg) for arg in get_args(kind))
+        return " or ".join("unset" if member is type(None) else _type_name(member) for member in members)
     if origin in (list, tuple):
-        return "list of " + _type_name(get_args(kind)[0])
-    if origin is dict:
-        return "mapping"
-    return getattr(kind, "__name__", str(kind))
+        return "list of " + _type_name(members[0])
+    return "mapping" if origin is dict else kind.__name__

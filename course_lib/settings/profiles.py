@@ -47,8 +47,8 @@ def file(profile: str | None = None) -> Path:
     candidates = (folder / chosen for folder in (Path.cwd(), Path(__file__).parents[2]))
     path = next((path for path in candidates if chosen.endswith(".yaml") and path.is_file()), None)
     where = f"{VARIABLE if profile is None else 'profile'}: {chosen}"
-    allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
     if path is None:
+        allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
         raise UsageError(tr("{where}: is not a profile; allowed: {all}", where=where, all=allowed))
     if path.stem in BUNDLED:
         raise UsageError(tr("{where}: give the file another name than that of a bundled profile", where=where))
@@ -67,31 +67,24 @@ def extends_profile(path: Path) -> bool:
 def named(file: Path | None) -> str | None:
     """Return the profile that `-c` names, or None if it does not name one.
 
-    `-c xl` and `-c xl.yaml` name the bundled profile, and the path of a file that extends a profile names this file. A
-    file called xl.yaml in the current folder takes precedence over the bundled profile.
+    `-c xl` and `-c xl.yaml` name the bundled profile unless there is such a file, which may extend a profile itself.
     """
-    if file is None:
-        return None
-    if file.is_file():
+    if file and file.is_file():
         return str(file) if file.suffix == ".yaml" and extends_profile(file) else None
     name = str(file).removesuffix(".yaml")
     return name if name in BUNDLED else None
 
 
 def beside(path: str | Path) -> Path:
-    """Return the absolute form of a path in a profile, which is relative to the folder of the profile's file.
-
-    In a bundled profile, whose folder is part of the library, it is relative to the current folder.
-    """
+    """Return the absolute form of a path in a profile, relative to its file's folder; to the current one if bundled."""
     own = file()
     return (Path.cwd() if own.parent == CONFIGS else own.parent.absolute()) / path
 
 
 def find(file: str | Path, folder: Path | None = None) -> Path:
-    """Find a settings file by its path, or by its name in course_lib/configs with or without `.yaml`.
+    """Find a settings file in `folder`, in the current folder, beside the current profile's file or in course_lib/configs.
 
-    It is looked for in `folder`, in the current folder, beside the file of the current profile, and in
-    course_lib/configs. Raises UsageError if there is no such file.
+    There, `.yaml` may be left out. Raises UsageError if there is no such file.
     """
     own = Path(current()).parent if current().endswith(".yaml") else Path()
     candidates = [(folder or Path()) / file, Path(file), own / file, CONFIGS / file, CONFIGS / f"{file}.yaml"]
