@@ -82,7 +82,7 @@ def beside(path: str | Path) -> Path:
 
 
 def find(file: str | Path, folder: Path | None = None) -> Path:
-    """Find a settings file in `folder`, in the current folder, beside the current profile's file or in course_lib/configs.
+    """Find a settings file in `folder`, here, beside the current profile's file, or in course_lib/configs.
 
     There, `.yaml` may be left out. Raises UsageError if there is no such file.
     """
