@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from course_lib.corpus.grams import folded, gram_hashes
+from course_lib.corpus.dedup import folded, gram_hashes
 
 Flags = npt.NDArray[np.bool_]
 

@@ -66,18 +66,14 @@ def decompress(piece: Piece, path: Path) -> tuple[bytes, str]:
         return piece.content, ""
     done, left, at = bytearray(), piece.content, piece.offset
     while left:
-        stream, fed = bz2.BZ2Decompressor(), 0
+        stream = bz2.BZ2Decompressor()
         try:
-            # Use small steps, so that a broken block does not lose the blocks before it.
-            while not stream.eof and fed < len(left):
-                done += stream.decompress(left[fed : fed + STEP])
-                fed += STEP
+            done += stream.decompress(left)
         except OSError:
             return bytes(done), f"{path}: broken bz2 data in the stream that starts at byte {at}"
         if not stream.eof:
             return bytes(done), f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {at}"
-        rest = stream.unused_data + left[fed:]
-        at, left = at + len(left) - len(rest), rest
+        at, left = at + len(left) - len(stream.unused_data), stream.unused_data
     return bytes(done), ""
 
 

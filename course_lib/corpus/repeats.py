@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from course_lib.corpus.grams import Hashes
+from course_lib.corpus.dedup import Hashes
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map

@@ -9,7 +9,7 @@ worker.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +22,8 @@ import numpy.typing as npt
 import orjson
 
 from course_lib.corpus.config import WebtextConfig
-from course_lib.corpus.dedup import band_hashes, signatures, text_hash
+from course_lib.corpus.dedup import Hashes, band_hashes, signatures, text_hash
 from course_lib.corpus.filters import BLOCKED, FILTERS, first_failure
-from course_lib.corpus.grams import Hashes
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
@@ -83,20 +82,10 @@ def clean_webtext(
     errors = list[CourseError]()
     batches = until_error(_read_all(sources, settings), errors)
     with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
-        bands = [
-            folder / f"band-{band:04}" for band in range(settings.dedup.num_bands * settings.dedup.near_duplicates)
-        ]
-        with progress(size, "B", tr("cleaning {name}", name=names)) as bar, ExitStack() as opened:
-            files = {name: opened.enter_context(open(folder / name, "wb")) for name in COLUMNS}
-            band_files = [opened.enter_context(open(path, "wb")) for path in bands]
-            for filtered in ordered_map(partial(filter_batch, settings), batches, workers):
-                report.merge(filtered.report)
-                for name, file in files.items():
-                    file.write(getattr(filtered, name))
-                for band, file in enumerate(band_files):
-                    file.write(filtered.bands[:, band].tobytes())
-                bar.update(filtered.read)
-        _write_without_repeats(folder, bands, out, report, settings, workers)
+        with progress(size, "B", tr("cleaning {name}", name=names)) as bar:
+            filtered = ordered_map(partial(filter_batch, settings), batches, workers)
+            report.merge(write_columns(filtered, settings, folder.joinpath, bar.update))
+        _write_without_repeats(folder, out, report, settings, workers)
         if errors:
             raise errors[0]
         if not report.documents_in:
@@ -149,13 +138,38 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> Filtered:
     )
 
 
+def write_columns(
+    filtered: Iterable[Filtered],
+    settings: WebtextConfig,
+    path: Callable[[str], Path],
+    update: Callable[[int], object] = int,
+) -> CorpusReport:
+    """Write each of COLUMNS and of the bands to the file `path(name)`, and return the report of all batches."""
+    report, bands = CorpusReport(examples=settings.examples), _bands(settings)
+    with ExitStack() as opened:
+        files = {name: opened.enter_context(open(path(name), "wb")) for name in (*COLUMNS, *bands)}
+        for batch in filtered:
+            report.merge(batch.report)
+            for name in COLUMNS:
+                files[name].write(getattr(batch, name))
+            for band, name in enumerate(bands):
+                files[name].write(batch.bands[:, band].tobytes())
+            update(batch.read)
+    return report
+
+
+def _bands(settings: WebtextConfig) -> list[str]:
+    return [f"band-{band:04}" for band in range(settings.dedup.num_bands * settings.dedup.near_duplicates)]
+
+
 def _write_without_repeats(
-    folder: Path, bands: list[Path], out: IO[bytes], report: CorpusReport, settings: WebtextConfig, workers: int
+    folder: Path, out: IO[bytes], report: CorpusReport, settings: WebtextConfig, workers: int
 ) -> None:
     """Search for repeats, write the documents without them, and count what is removed in the report."""
     num_perm, needed = settings.dedup.num_perm, settings.dedup.similarity * settings.dedup.num_perm
     numbers, counts = (np.fromfile(folder / name, dtype=np.int64) for name in ("numbers", "counts"))
     exact = repeats(folder / "hashes", workers=workers, label=mark("duplicates"))
+    bands = [folder / name for name in _bands(settings)]
     earliest = near_repeats(bands, folder / "signatures", (len(numbers), num_perm), needed, workers)
     near = earliest >= 0
     np.repeat(~(exact | near), counts).tofile(folder / "kept-lines")

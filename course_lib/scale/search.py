@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from course_lib.corpus.grams import Hashes
+from course_lib.corpus.dedup import Hashes
 from course_lib.corpus.repeats import Positions, in_range
 from course_lib.scale.store import Store
 

@@ -160,17 +160,8 @@ class Documents(Stage):
 
     def _filtered(self, shard: Shard, path: Path, folder: Path) -> CorpusReport:
         cleaning = self.settings.cleaning
-        report = CorpusReport(examples=cleaning.examples)
-        batches = [webtext.filter_batch(cleaning, batch) for batch in inputs.read_documents(path, shard.first + 1)]
-        for batch in batches:
-            report.merge(batch.report)
-        for name in ("documents", "numbers", "counts", "hashes", "lines", "signatures"):
-            with open(folder / f"{shard.unit}.{name}", "wb") as file:
-                file.writelines(getattr(batch, name) for batch in batches)
-        for band in range(cleaning.dedup.num_bands if cleaning.dedup.near_duplicates else 0):
-            column = np.concatenate([batch.bands[:, band] for batch in batches])
-            column.tofile(folder / f"{shard.unit}.band-{band:04}")
-        return report
+        batches = map(partial(webtext.filter_batch, cleaning), inputs.read_documents(path, shard.first + 1))
+        return webtext.write_columns(batches, cleaning, lambda name: folder / f"{shard.unit}.{name}")
 
 
 class _WebShards(Stage):

@@ -42,6 +42,7 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=text.drawn(files, longer.total(), settings.input_sentence_size),
                 model_writer=model,
+                model_type="unigram",
                 vocab_size=settings.vocab_size,
                 character_coverage=settings.character_coverage,
                 byte_fallback=settings.byte_fallback,

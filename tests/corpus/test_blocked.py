@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from course_lib.corpus.blocked import count_blocked
 from course_lib.corpus.config import FilterConfig, WebtextConfig
+from course_lib.corpus.filters import count_blocked
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.errors import CourseError
 from hypothesis import given

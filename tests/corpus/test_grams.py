@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from course_lib.corpus.grams import code_points, folded, gram_hashes
+from course_lib.corpus.dedup import code_points, folded, gram_hashes
 from hypothesis import given
 from hypothesis import strategies as st
 
