@@ -61,9 +61,6 @@ class ModelConfig:
         ge=0,
     )
     warm_start_lr: float = setting(1e-4, "learning rate of the warm start", gt=0, le=1)
-    attention: Literal["eager", "sdpa"] = setting(
-        "sdpa", "attention kernel; sdpa: the fused kernel that PyTorch has for the device"
-    )
     recompute: Literal["none", "full"] = setting(
         "none", "what the backward pass recomputes instead of storing it: none: nothing; full: each block"
     )
@@ -138,7 +135,7 @@ class PrefixConfig(RunConfig):
     def sizes(self) -> Sizes:
         model, length = self.model, self.data.max_length
         micro_batch, dtype = self.batch.micro_size, self.precision.dtype
-        shape = replace(model.base_shape(), recompute=model.recompute, attention=model.attention)
+        shape = replace(model.base_shape(), recompute=model.recompute, attention="sdpa")
         if model.method == "full":
             return shape.sizes(micro_batch, min(length, shape.max_position_embeddings), dtype)
         encoder = tuple(model.encoder_tensors(2 * shape.num_layers * shape.hidden_size))

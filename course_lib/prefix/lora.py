@@ -25,7 +25,7 @@ def builder(rank: int) -> Build:
 
 def _build(rank: int, settings: PrefixConfig) -> PrefixModel:
     assert settings.model.base
-    base = frozen_base.load(settings.model.base, TORCH[settings.precision.dtype], settings.model.attention)
+    base = frozen_base.load(settings.model.base, TORCH[settings.precision.dtype])
     family = base.config.model_type
     torch.manual_seed(settings.engine.seed)
     # GPT-2 stores the weights of its projections as [in, out].

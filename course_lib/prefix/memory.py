@@ -41,21 +41,15 @@ def _activations(shape: ModelConfig, prefix: int, micro_batch: int, length: int,
 
     A block stores the inputs to its norms, the queries, keys and values, and the input to the GELU. The keys and values
     include those from the prefix, copied for each sequence. Fused attention also stores its output, its mask and one
-    value per query and head; eager attention stores its scores. In GPT-2, the queries are a view that keeps the whole
-    QKV tensor in memory.
+    value per query and head. In GPT-2, the queries are a view that keeps the whole QKV tensor in memory.
     """
     neox, tokens, columns = shape.architecture == "gpt-neox", micro_batch * length, prefix + length
     stream, wide = width * tokens * shape.hidden_size, width * tokens * shape.ffn
     rows = tokens * shape.num_attention_heads
     kept = (1 if shape.use_parallel_residual else 2) * stream + wide
     kept += 2 * stream * columns // length
-    if shape.attention == "eager":
-        # GPT-NeoX computes the softmax in fp32.
-        core = rows * columns * (width + (4 if neox and width < 4 else 0))
-        kept += stream + core
-    else:
-        core = width * tokens * columns + 4 * rows
-        kept += (2 if neox else 4) * stream + core
+    core = width * tokens * columns + 4 * rows
+    kept += (2 if neox else 4) * stream + core
     # The prefix itself and its gradients.
     own = 2 * width * prefix * 2 * shape.num_layers * shape.hidden_size
     if shape.recompute == "full":

@@ -50,7 +50,7 @@ def build(settings: PrefixConfig) -> PrefixModel:
     """Return a run's model before its warm start, with the base model in the run's dtype and the encoder in fp32."""
     model = settings.model
     assert model.base
-    base = frozen_base.load(model.base, TORCH[settings.precision.dtype], model.attention)
+    base = frozen_base.load(model.base, TORCH[settings.precision.dtype])
     if model.recompute == "full":
         recompute(base)
     if model.method == "full":

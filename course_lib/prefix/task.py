@@ -137,10 +137,6 @@ class PrefixTask(Task):
         }  # fmt: skip
         return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in keys}
 
-    @override
-    def train_length(self, settings: PrefixConfig) -> tuple[object, ...]:
-        return settings.engine.max_steps, settings.engine.num_train_epochs
-
     @property
     @override
     def saves_frozen(self) -> bool:
