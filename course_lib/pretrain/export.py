@@ -3,8 +3,8 @@
 `from_pretrained` and `pipeline` can load the folder. megatron.py converts Megatron checkpoints.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -20,7 +20,6 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
-from course_lib.language.words import tr
 from course_lib.models.causal import CausalConfig, CausalModel, model_config
 from course_lib.models.families import BY_ARCHITECTURE, BY_MODEL_TYPE
 from course_lib.pretrain.config import PretrainConfig
@@ -43,7 +42,7 @@ A {family} of {parameters:,} parameters, trained from scratch on Japanese text. 
 {usage}
 ## Training
 
-{steps:,} steps of {samples:,} samples of up to {length:,} tokens{loss}.
+{step:,} steps of {samples:,} samples of up to {length:,} tokens{loss}.
 These weights are the {weights}, stored as {dtype}.
 
 | input | documents | tokens |
@@ -90,32 +89,10 @@ print(generator("早稲田大学で")[0]["generated_text"])
 SECTIONS = ("model", "optimizer", "precision")
 
 
-@dataclass(frozen=True)
-class ExportReport:
-    """The result of an export."""
-
-    folder: Path
-    step: int
-    weights: str  # source of the weights, such as "fp32 master weights"
-    dtype: str  # data type of the exported weights
-    parameters: int
-    loss: float | None  # last held-out loss up to this step [nats per token]
-
-    def summary(self) -> str:
-        """Return the report as one line for the terminal."""
-        values = vars(self) | {"weights": tr(self.weights)}
-        parts = [
-            tr("step {step:,}", step=self.step),
-            tr("{parameters:,} parameters ({weights}) in {dtype}", **values),
-        ]
-        parts += [] if self.loss is None else [tr("held-out loss {loss:.4f}", loss=self.loss)]
-        return tr(", ").join(parts) + f" → {self.folder}"
-
-
 def export(
     run: Path, target: Path, dtype: NumberFormat | None = None, license: str | None = None, step: int | None = None
-) -> ExportReport:
-    """Export the model of a run to the `target` folder, which is written atomically.
+) -> dict[str, Any]:
+    """Export the model of a run to the `target` folder, which is written atomically, and return facts about it.
 
     `step` names one of its checkpoints (None: the latest). `dtype` None is that of the training, in which the model was
     evaluated.
@@ -136,14 +113,20 @@ def export(
         with quiet():
             model.save_pretrained(folder)
         copy_tokenizer(run / "tokenizer", folder, shape.max_position_embeddings)
-        report = ExportReport(target, step, weights.kind, stored, model.num_parameters(), loss)
-        (folder / "README.md").write_text(_card(report, run, settings, license), encoding="utf8")
-    return report
+        facts = {
+            "step": step,
+            "parameters": model.num_parameters(),
+            "weights": weights.kind,
+            "dtype": stored,
+            "loss": loss,
+        }
+        (folder / "README.md").write_text(_card(target.absolute(), run, settings, license, facts), encoding="utf8")
+    return facts
 
 
-def _card(report: ExportReport, run: Path, settings: PretrainConfig, license: str | None) -> str:
+def _card(target: Path, run: Path, settings: PretrainConfig, license: str | None, facts: dict[str, Any]) -> str:
     """Return the model card, including its YAML front matter."""
-    model, name = settings.model, report.folder.absolute().name
+    model, loss = settings.model, facts["loss"]
     family = BY_ARCHITECTURE[model.architecture]
     inputs = read_json(run / run_dir.DATA)["inputs"].items()
     rows = (("/".join(Path(prefix).parts[-2:]), counts) for prefix, counts in inputs)
@@ -157,19 +140,15 @@ def _card(report: ExportReport, run: Path, settings: PretrainConfig, license: st
     chosen = config.to_dict(settings)
     card = CARD.format(
         front=front.to_yaml(),
-        title=report.folder.absolute().parent.name if name == run_dir.MODEL else name,
+        title=target.parent.name if target.name == run_dir.MODEL else target.name,
         family=family.title,
-        parameters=report.parameters,
         positions=model.max_position_embeddings,
-        usage=(PREPARED if (run / "tokenizer" / "preparation.json").is_file() else PLAIN).format(name=name),
-        steps=report.step,
+        usage=(PREPARED if (run / "tokenizer" / "preparation.json").is_file() else PLAIN).format(name=target.name),
         samples=read_json(run / run_dir.DEEPSPEED)["train_batch_size"],
         length=settings.data.seq_length,
-        loss="" if report.loss is None else f"; held-out loss: {report.loss:.4f} nats per token",
-        weights=report.weights,
-        dtype=report.dtype,
         inputs="".join(f"| {name} | {each['documents']:,} | {each['tokens']:,} |\n" for name, each in rows),
         settings=yaml.safe_dump({section: chosen[section] for section in SECTIONS}, sort_keys=False),
+        **facts | {"loss": "" if loss is None else f"; held-out loss: {loss:.4f} nats per token"},
     )
     return str(ModelCard(card))
 

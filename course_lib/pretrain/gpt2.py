@@ -95,10 +95,6 @@ class Gpt2(Task):
         return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in keys}
 
     @override
-    def train_length(self, settings: PretrainConfig) -> tuple[object, ...]:
-        return settings.engine.max_steps, settings.engine.num_train_epochs, settings.data.train_tokens
-
-    @override
     def reader_workers(self) -> int:
         return self.settings.data.reader_workers
 

@@ -19,11 +19,10 @@ from tests.weights import read_tensors
 RANK = """
 import sys
 from pathlib import Path
-from course_lib.training import run_dir, worker
+from course_lib.training import worker
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 CPU_Accelerator.is_fp16_supported = lambda _: True
-run = Path(sys.argv[2])
-worker.main(sys.argv[1], run, run_dir.digest(run), 0)
+worker.main(sys.argv[1], Path(sys.argv[2]), 0, 8)
 """
 
 
@@ -37,7 +36,7 @@ def test_the_loss_scale_falls_until_gradients_fit_and_the_checkpoint_is_exported
     changes += ["precision.dtype=fp16", "precision.initial_scale_power=23"]
     task = Gpt2(config.load(PretrainConfig, "gpt2-tiny.yaml", changes))
     batch = task.settings.batch.resolve(1)
-    run_dir.prepare(task, run_dir.Resolved(batch, 8), False, print)
+    run_dir.prepare(task, batch, False, print)
     environment = launch.environment_of_ranks(task.settings, nodes.Nodes({nodes.HERE: 1}))
     environment |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port())}
@@ -56,5 +55,5 @@ def test_the_loss_scale_falls_until_gradients_fit_and_the_checkpoint_is_exported
     assert np.isfinite([entry["loss"] for entry in entries]).all()
     # DeepSpeed stored its scaler in the checkpoint
     report = export(run, tmp_path / "model")
-    assert (report.weights, report.dtype) == ("fp32 master weights", "fp16")
+    assert (report["weights"], report["dtype"]) == ("fp32 master weights", "fp16")
     assert all(np.isfinite(tensor.float().numpy()).all() for tensor in read_tensors(tmp_path / "model").values())
