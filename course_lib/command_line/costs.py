@@ -14,7 +14,6 @@ import psutil
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.corpus.config import Sources
 from course_lib.corpus.products import own_files
-from course_lib.documents import SAMPLE
 from course_lib.files import OPENERS
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
@@ -41,21 +40,12 @@ MODELS = {
 # Bytes of text per second and core, measured on two cores of an AMD EPYC (tests/bench/README.md). The search for
 # duplicates (CLEAN) runs in one process.
 EXTRACT, SEGMENT, TOKENIZE, CLEAN = 1.4e6, 2.4e6, 9e6, 4e6
-# Seconds per byte of the sampled lines for all five tokenizers; seconds, and seconds per byte of their sample of at
-# most 2 · SAMPLE bytes, for the cells of notebook 3, which train more tokenizers and small models.
-TOKENIZERS, CELLS, CELLS_PER_BYTE = 4e-6, 10, 8e-5
+# Seconds per byte of the sampled lines for all five tokenizers.
+TOKENIZERS = 4e-6
 # Average bytes per line, and of UTF-8 text per token of a 32,000-entry vocabulary.
 LINE, TOKEN = 120, 6.0
 # Share of the measured rate of matrix products that training reaches, and the least duration of a step [s].
 TRAINING, STEP = 0.4, 0.12
-
-
-class Download(NamedTuple):
-    """A file or model that the profile downloads. `size` is None if it is unknown [bytes]."""
-
-    what: str
-    size: float | None
-    license: str
 
 
 class Stage(NamedTuple):
@@ -67,18 +57,19 @@ class Stage(NamedTuple):
     what: str
 
 
-def downloads() -> Iterator[Download]:
-    """Yield what the current profile downloads."""
-    sources = config.section("corpus.sources", Sources)
+def downloads() -> list[dict[str, Any]]:
+    """Return what the current profile downloads: what it is, its size [bytes] (None if unknown), and its license."""
+    sources, found = config.section("corpus.sources", Sources), []
     if sources.wikipedia == "download":
         what = tr("Japanese Wikipedia, {date}", date=sources.date) + f" {sources.part or ''}".rstrip()
-        yield Download(what, (JAWIKI_PART if sources.part else JAWIKI)[0], tr("CC BY-SA 4.0 and GFDL"))
+        found.append((what, (JAWIKI_PART if sources.part else JAWIKI)[0], tr("CC BY-SA 4.0 and GFDL")))
     if sources.webtext == "download":
         terms = tr("terms of use of Common Crawl; rights of the pages' authors")
-        yield Download(tr("CC-100, Japanese"), CC100[0], terms)
+        found.append((tr("CC-100, Japanese"), CC100[0], terms))
     for checkpoint in (recipe.checkpoint for recipe in _recipes()):
         if checkpoint and not Path(checkpoint).is_dir():
-            yield Download(checkpoint, *MODELS.get(checkpoint, (None, tr("see its page on the Hub"))))
+            found.append((checkpoint, *MODELS.get(checkpoint, (None, tr("see its page on the Hub")))))
+    return [{"what": what, "size": size, "license": license} for what, size, license in found]
 
 
 def stages() -> list[Stage]:
@@ -90,16 +81,14 @@ def stages() -> list[Stage]:
         wikipedia = (JAWIKI_PART if sources.part else JAWIKI)[1]
     if sources.webtext == "files":
         webtext = sum(path.stat().st_size * (PACKED if path.suffix in OPENERS else 1) for path in own_files(sources))
-    text, loaded = wikipedia + webtext, sum(each.size or 0 for each in downloads())
+    text, loaded = wikipedia + webtext, sum(each["size"] or 0 for each in downloads())
     # seconds of a byte on all cores
     extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))
     lines = LINE * config.section("subword.bpe", BpeConfig).input_sentence_size or text
-    cells = CELLS + CELLS_PER_BYTE * (min(wikipedia, SAMPLE) + min(webtext, SAMPLE))
     work = [
         (1, wikipedia * extract + webtext / CLEAN, loaded + text, tr("extraction and cleaning")),
         (2, text * segment, 1.2 * text, tr("segmentation")),
         (3, min(text, lines) * TOKENIZERS, 1e7, tr("five tokenizers")),
-        (3, cells, 1e6, tr("the notebook's own cells, on at most 1 MB of each of the two texts")),
         (4, text * tokenize, 2 * text / TOKEN, tr("token files")),
     ]
     found = [Stage(chapter, seconds / 3600, disk, what) for chapter, seconds, disk, what in work]

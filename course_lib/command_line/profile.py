@@ -27,40 +27,34 @@ UNITS = (
 def show(name: Annotated[str | None, "a profile's name or path; default: COURSE_PROFILE"] = None) -> object:
     """Print what a profile sets, what it downloads, and the estimated hours and disk space on this machine."""
     from course_lib.command_line import costs
-    from course_lib.settings import config
+    from course_lib.paths import root
+    from course_lib.settings import config, yaml_values
 
     with options.environment(name):
-        content = {"profile": profiles.name(), "sections": config.sections()}
-        content |= {"downloads": list(costs.downloads()), "stages": costs.stages()}
-        return Shown(content, _table(**content))
-
-
-def _table(profile: str, sections: dict[str, Any], downloads: list[Any], stages: list[Any]) -> str:
-    from course_lib.command_line import costs
-    from course_lib.paths import root
-    from course_lib.settings import yaml_values
-
+        sections, downloads, stages = config.sections(), costs.downloads(), costs.stages()
+        lines = [tr("profile {name}: {path}", name=profiles.name(), path=profiles.file())]
+        lines += [tr("products: {folder}", folder=root()) + "\n"]
     nested: dict[str, Any] = {}
     for section, values in sections.items():
         chapter, _, inner = section.partition(".")
         nested.setdefault(chapter, {})[inner] = values
-    lines = [
-        tr("profile {name}: {path}", name=profile, path=profiles.file()),
-        tr("products: {folder}", folder=root()) + "\n",
-        yaml_values.dump(nested) + tr("# All other settings are the defaults that `course VERB --help` lists.") + "\n",
-        tr("downloads:") if downloads else tr("downloads: none"),
-    ]
+    lines.append(
+        yaml_values.dump(nested) + tr("# All other settings are the defaults that `course VERB --help` lists.")
+    )
+    lines.append("\n" + (tr("downloads:") if downloads else tr("downloads: none")))
     for each in downloads:
-        size = tr("unknown") if each.size is None else human_size(each.size)
-        lines.append(f"{padded(size, '>10')}  {each.what} ({each.license})")
-    estimates = tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine())
+        size = tr("unknown") if each["size"] is None else human_size(each["size"])
+        lines.append(f"{padded(size, '>10')}  {each['what']} ({each['license']})")
+    lines.append(
+        "\n" + tr("estimates for {machine}; the hours may be wrong by a factor of 3:", machine=costs.machine())
+    )
     rows = [(tr("chapter {number}", number=stage.chapter), *stage[1:]) for stage in stages]
     hours, disk = sum(stage.hours for stage in stages), sum(stage.disk for stage in stages)
-    rows.append((tr("all"), hours, disk, tr("not counted: the other notebooks' own cells, minutes each")))
-    lines += ["", estimates]
+    rows.append((tr("all"), hours, disk, tr("not counted: the notebooks' own cells, minutes each")))
     for title, took, space, what in rows:
         lines.append(f"{padded(title, '<9')}{padded(duration(took), '>10')}{human_size(space):>10}  {what}")
-    return "\n".join(lines)
+    content = {"sections": sections, "downloads": downloads, "stages": stages}
+    return Shown(content, "\n".join(lines))
 
 
 def new(
