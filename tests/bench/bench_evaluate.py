@@ -1,13 +1,11 @@
 """Scores of the tiny profile's models on text that none of them is trained on: writes scores.json and README's table.
 
-    python -m tests.bench.bench_evaluate                   # with the pairs of grammar
-    python -m tests.bench.bench_evaluate --pairs FILE
+    python -m tests.bench.bench_evaluate
 
 The same as `course evaluate MODEL... --data data/classified --minimal-pairs grammar`, with names for the models. It takes 20 s if the products are fresh.
 tests/evaluation/test_scores.py compares README's table with scores.json.
 """
 
-import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,10 +30,10 @@ NAMES = {
 }
 
 
-def measure(pairs: str) -> dict[str, Any]:
+def measure() -> dict[str, Any]:
     """The scores of all models."""
     texts = sorted((paths.REPOSITORY / "data" / "classified").glob("*/*.txt"))
-    inputs = report.Inputs.read(texts, read_pairs(pairs), WindowSettings(batch_size=32))
+    inputs = report.Inputs.read(texts, read_pairs(GRAMMAR), WindowSettings(batch_size=32))
     folders = {
         "gpt2": pretrain.GPT2.path() / "model",
         "gpt-neox": prefix.BASE.path() / prefix.MODEL,
@@ -64,9 +62,7 @@ def in_readme(text: str, rows: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", default=GRAMMAR)
-    scores = measure(parser.parse_args().pairs)
+    scores = measure()
     SCORES.write_text(json.dumps(scores, ensure_ascii=False, indent=1) + "\n", encoding="utf8")
     rows = table(scores)
     README.write_text(in_readme(README.read_text(encoding="utf8"), rows), encoding="utf8")

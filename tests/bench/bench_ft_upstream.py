@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -67,39 +68,35 @@ def main() -> None:
     parser.add_argument("--checkout", type=Path, required=True, help="FasterTransformer")
     parser.add_argument("--transformers", type=Path, required=True, help="folder with transformers 4")
     given = parser.parse_args()
-    count = back = 0
-    for family in FAMILIES:
-        for ranks in (1, 2, 4):
-            for dtype in ("fp32", "fp16"):
-                with TemporaryDirectory() as name:
-                    place = Path(name)
-                    source = save(build(family), place / "source")
-                    config = json.loads((source / "config.json").read_text())
-                    (source / "config.json").write_text(
-                        json.dumps(config | {"rotary_pct": 0.5, "rotary_emb_base": 1e4})
-                    )
-                    theirs = convert(given.checkout, given.transformers, source, place / "theirs", family, ranks, dtype)
-                    tasks = [NamedPrefix(*task) for task in models.prefixes().items()] if family != "gpt2" else []
-                    if tasks:
-                        add_prefixes(given.checkout, theirs, ranks, dtype)
-                    upstream = Corrections(False, False, False)
-                    ours = export(source, place / "ours", ranks, dtype, tasks, upstream, "x").folder
-                    wanted = {path.name: path.read_bytes() for path in theirs.iterdir()}
-                    found = {path.name: path.read_bytes() for path in ours.iterdir()}
-                    # The prefix function leaves its part of config.ini to its caller; GPT-2's model_name is a path
-                    theirs_ini, ours_ini = (files.pop("config.ini").decode().splitlines() for files in (wanted, found))
-                    assert {line for line in theirs_ini if "model_name" not in line} <= set(ours_ini)
-                    assert found.keys() == wanted.keys(), found.keys() ^ wanted.keys()
-                    assert found == wanted, [key for key in wanted if found[key] != wanted[key]]
-                    (theirs / "config.ini").write_bytes((ours / "config.ini").read_bytes())
-                    divided = Given(biases_divided_by=ranks if family != "gpt2" else None)
-                    import_folder(theirs, place / "back", given=divided)
-                    assert same(place / "back", build(family).to(TORCH[dtype]))
-                    count, back = count + len(wanted), back + 1
-                    print(
-                        f"{family}, {ranks} ranks, {dtype}: {len(wanted)} files with the same bytes, and the model back"
-                    )
-    print(f"{count} files of {back} folders")
+    count = 0
+    folders = [*product(FAMILIES, (1, 2, 4), ("fp32", "fp16"))]
+    for family, ranks, dtype in folders:
+        with TemporaryDirectory() as name:
+            compared = compare(Path(name), given.checkout, given.transformers, family, ranks, dtype)
+        print(f"{family}, {ranks} ranks, {dtype}: {compared} files with the same bytes, and the model back")
+        count += compared
+    print(f"{count} files of {len(folders)} folders")
+
+
+def compare(place: Path, checkout: Path, four: Path, family: str, ranks: int, dtype: str) -> int:
+    """Compares the files of both exports, and the model that comes back with the original; returns the number of files."""
+    source = save(build(family), place / "source")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"rotary_pct": 0.5, "rotary_emb_base": 1e4}))
+    theirs = convert(checkout, four, source, place / "theirs", family, ranks, dtype)
+    tasks = [NamedPrefix(*task) for task in models.prefixes().items()] if family != "gpt2" else []
+    if tasks:
+        add_prefixes(checkout, theirs, ranks, dtype)
+    ours = export(source, place / "ours", ranks, dtype, tasks, Corrections(False, False, False), "x").folder
+    wanted, found = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (theirs, ours))
+    # The prefix function leaves its part of config.ini to its caller; GPT-2's model_name is a path
+    theirs_ini, ours_ini = (files.pop("config.ini").decode().splitlines() for files in (wanted, found))
+    assert {line for line in theirs_ini if "model_name" not in line} <= set(ours_ini)
+    assert found == wanted, [key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key)]
+    (theirs / "config.ini").write_bytes((ours / "config.ini").read_bytes())
+    import_folder(theirs, place / "back", given=Given(biases_divided_by=ranks if family != "gpt2" else None))
+    assert same(place / "back", build(family).to(TORCH[dtype]))
+    return len(wanted)
 
 
 if __name__ == "__main__":

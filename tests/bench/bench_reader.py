@@ -10,7 +10,9 @@ time is the processor's, which other programs do not change; through Triton it i
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -41,32 +43,23 @@ def main() -> None:
     rng = torch.Generator().manual_seed(0)
     even = [torch.randint(3, VOCABULARY, (arguments.prompt,), generator=rng).tolist() for _ in range(arguments.batch)]
     uneven = [row[: arguments.prompt * (place + 1) // arguments.batch] for place, row in enumerate(even)]
+    new, tokens = arguments.new, arguments.batch * arguments.new
     with tempfile.TemporaryDirectory() as place:
         folder = exported(Path(place), arguments.layers, arguments.hidden)
         loaded = reader.load(folder)
         engine = Engine(loaded)
         with server.running(folder, threads=arguments.threads) as triton:
             client = Client(triton.http)
-            for name, prompts, task in (
-                ("one length", even, None),
-                ("lengths mixed", uneven, None),
-                ("with the prefix", even, 0),
-            ):
-                sides: dict[str, Callable[[], Texts]] = {
-                    "engine": lambda rows=prompts, task=task: in_process(engine, rows, arguments.new, task),  # type: ignore[misc]
-                    "Triton": lambda rows=prompts, task=task: behind_triton(client, rows, arguments.new, task),  # type: ignore[misc]
-                }
-                peer = lambda rows=prompts: hugging_face(loaded.model, rows, arguments.new)
-                for side, run in sides.items():
-                    if task is None and run() != peer():
-                        raise SystemExit(f"{side} does not write the same text")
-                    clock = time.process_time if side == "engine" else time.perf_counter
-                    mine, other, ratio = by_turns(run, peer, arguments.rounds, clock)
-                    tokens = arguments.batch * arguments.new
-                    print(
-                        f"{name}: {side} {tokens / mine:.0f} tokens/s, generate {tokens / other:.0f}: {1 / ratio:.2f} ×",
-                        flush=True,
-                    )
+            kinds = (("one length", even, None), ("lengths mixed", uneven, None), ("with the prefix", even, 0))
+            for (name, prompts, task), side in product(kinds, ("engine", "Triton")):
+                write = partial(in_process, engine) if side == "engine" else partial(behind_triton, client)
+                run, peer = partial(write, prompts, new, task), partial(hugging_face, loaded.model, prompts, new)
+                if task is None and run() != peer():
+                    raise SystemExit(f"{side} does not write the same text")
+                clock = time.process_time if side == "engine" else time.perf_counter
+                mine, other, ratio = by_turns(run, peer, arguments.rounds, clock)
+                speeds = f"{tokens / mine:.0f} tokens/s, generate {tokens / other:.0f}: {1 / ratio:.2f} ×"
+                print(f"{name}: {side} {speeds}", flush=True)
 
 
 def exported(place: Path, layers: int, hidden: int, dtype: NumberFormat = "fp32") -> Path:

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,10 +60,15 @@ PARTITION = "PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State
 
 def missing() -> str:
     """Return why no Slurm can be started on this machine, as a reason to skip a test, or ""."""
+    return lacking(PROGRAMS, "slurm-wlm munge")
+
+
+def lacking(programs: Sequence[str], packages: str) -> str:
+    """Return why daemons cannot be started on this machine, or ""."""
     if sys.platform != "linux" or os.geteuid():
-        return "Slurm's daemons need Linux and root"
-    lacking = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
-    return f"{', '.join(lacking)} not found: apt-get install slurm-wlm munge" if lacking else ""
+        return "daemons of its own need Linux and root"
+    absent = [name for name in programs if not shutil.which(name, path=PATH)]
+    return f"{', '.join(absent)} not found: apt-get install {packages}" if absent else ""
 
 
 @dataclass

@@ -8,7 +8,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 import psutil
 from course_lib.training.launch import free_port
 
-from tests.bench.slurm_cluster import PATH
+from tests.bench.slurm_cluster import PATH, lacking
 from tests.waiting import until
 
 PROGRAMS = ("sshd", "ssh", "ssh-keygen", "pdsh")
@@ -44,14 +43,6 @@ BatchMode yes
 """
 
 
-def missing() -> str:
-    """Return why no sshd can be started on this machine, or ""."""
-    if sys.platform != "linux" or os.geteuid():
-        return "an sshd of its own needs Linux and root"
-    lacking = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
-    return f"{', '.join(lacking)} not found: apt-get install openssh-server pdsh" if lacking else ""
-
-
 @dataclass
 class Ssh:
     """An sshd, and the environment in which `ssh NAME` reaches it."""
@@ -76,7 +67,7 @@ class Ssh:
 @contextlib.contextmanager
 def nodes(*names: str) -> Iterator[Ssh]:
     """Run an sshd that is reached by several names. Raises RuntimeError if none can be started here."""
-    if reason := missing():
+    if reason := lacking(PROGRAMS, "openssh-server pdsh"):
         raise RuntimeError(reason)
     folder = Path(tempfile.mkdtemp(prefix="sshd-"))
     port = free_port()
