@@ -12,7 +12,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -51,14 +51,14 @@ def files_of(prefix: Path) -> tuple[Path, Path]:
     return stem.with_name(stem.name + ".bin"), stem.with_name(stem.name + ".idx")
 
 
-class IndexedWriter(AbstractContextManager["IndexedWriter"]):
+class IndexedWriter(ExitStack):
     """Context manager that writes PREFIX.bin and PREFIX.idx, which appear when the block exits without an error."""
 
     def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
+        super().__init__()
+        self.prefix, self.dtype = prefix, dtype
         self._sizes: list[Array] = []
         self._counts: list[Array] = []  # number of sequences in each document
-        self._product = self._whole(*files_of(prefix))
 
     def append(self, ids: Array, sizes: Array) -> None:
         """Add documents from their concatenated ids and sizes [tokens]; a document of 0 tokens has no sequence."""
@@ -77,11 +77,8 @@ class IndexedWriter(AbstractContextManager["IndexedWriter"]):
         self._counts.append(np.diff(dataset.documents).astype("<i4"))
 
     def __enter__(self) -> "IndexedWriter":
-        self._product.__enter__()
+        self.enter_context(self._whole(*files_of(self.prefix)))
         return self
-
-    def __exit__(self, *error: Any) -> bool | None:
-        return self._product.__exit__(*error)
 
     @contextmanager
     def _whole(self, data_path: Path, index_path: Path) -> Iterator[None]:
