@@ -143,35 +143,27 @@ def ask(
 ) -> list[Continued]:
     """Continue texts with a served model, with the prefix of a task or without."""
     task_number = _task(task, folder)
-    from course_lib.serving import layout
+    from course_lib.pretrain import text_codec
+    from course_lib.serving import client, layout
 
-    tokenizer = tokenizer or (layout.find(folder)[0].resolve().parent / layout.TOKENIZER if folder else None)
-    if tokenizer is None:
+    if folder and not tokenizer:
+        tokenizer = layout.find(folder)[0].resolve().parent / layout.TOKENIZER
+    if not tokenizer:
         raise UsageError("--tokenizer: needed, or --folder FOLDER")
     if not tokenizer.is_dir():
         raise UsageError(f"--tokenizer: {tokenizer}: no such folder")
-    from course_lib.pretrain import text_codec
-    from course_lib.serving import client
-
-    return continued(
-        prompts, client.ask(client.Client(url), text_codec.load(tokenizer), prompts, settings, task_number)
-    )
+    answers = client.ask(client.Client(url), text_codec.load(tokenizer), prompts, settings, task_number)
+    return continued(prompts, answers)
 
 
 def _task(task: str | None, folder: Path | None) -> int | None:
     """Return the index of a task given by name or index. Raises UsageError if the folder has no such task."""
-    if task is None:
-        return None
-    names: list[str] = []
-    if folder:
-        from course_lib.serving import ini, layout
+    from course_lib.serving import ini, layout
 
-        names = [found.name for found in ini.read(*layout.find(folder))[0].tasks]
+    names = [found.name for found in ini.read(*layout.find(folder))[0].tasks] if task and folder else []
     if task in names:
         return names.index(task)
-    if task.isdecimal() and (not folder or int(task) < len(names)):
-        return int(task)
-    if not folder:
-        raise UsageError(f"--task {task}: a name needs --folder FOLDER; allowed without --folder: a number")
-    allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names)) or "none, the folder has no tasks"
-    raise UsageError(f"--task {task}: no such task in {folder}; allowed: {allowed}")
+    if task is None or (task.isdecimal() and (not folder or int(task) < len(names))):
+        return int(task) if task else None
+    allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names))
+    raise UsageError(f"--task {task}: no such task; allowed: {allowed or 'a number, or a name with --folder FOLDER'}")

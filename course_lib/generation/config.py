@@ -82,7 +82,8 @@ class GenerateConfig:
             return wanted
         left, needed = positions - prompt, self.max_new_tokens or max(self.min_new_tokens, 1)
         if left < needed:
-            setting = "max_new_tokens" if self.max_new_tokens else "min_new_tokens"
-            rest = f"{positions} positions less the prompt's {prompt} tokens leave {max(left, 0)}"
-            raise UsageError(f"{setting}: {needed} is not allowed: {rest}")
+            asked = f"{'max_new_tokens' if self.max_new_tokens else 'min_new_tokens'}: {needed}"
+            raise UsageError(
+                f"prompt: {prompt} tokens leave {max(left, 0)} of {positions} positions, too few for {asked}"
+            )
         return min(wanted, left)

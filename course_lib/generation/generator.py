@@ -4,8 +4,7 @@ transformers does the generation itself: its `generate` method receives the pref
 attention mask for prefixes and texts, and the position ids of the texts. The server in chapter 7 works in the same way.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -129,7 +128,10 @@ class Generator:
         for each in requests:
             batches.setdefault((each.room, len(each.ids) if looks_back else 0), []).append(each)
         answers: list[list[Generated]] = [[] for _ in requests]
-        with torch.inference_mode(), quiet(), seeded(settings.seed, self.device):
+        # Afterwards, the random generators continue from their earlier state
+        gpus = [torch.cuda.current_device()] if self.device.type == "cuda" else []
+        with torch.inference_mode(), quiet(), torch.random.fork_rng(gpus):
+            torch.manual_seed(torch.seed() if settings.seed is None else settings.seed)
             for batch in batches.values():
                 for each, answer in zip(batch, self._run(batch, settings), strict=True):
                     answers[each.index] = answer
@@ -181,17 +183,3 @@ class Generator:
             suppress_tokens=list(range(len(self.codec), self.model.config.vocab_size)) or None,
             **{name: getattr(settings, name) for name in names},
         )
-
-
-@contextmanager
-def seeded(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Seed torch's random generators inside the context, randomly if `seed` is None.
-
-    Afterwards, the generators of the CPU and the current GPU continue from their earlier state.
-    """
-    with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
-        if seed is None:
-            torch.seed()
-        else:
-            torch.manual_seed(seed)
-        yield

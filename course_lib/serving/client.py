@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.errors import CourseError, UsageError, one_line
+from course_lib.errors import CourseError, one_line
 from course_lib.generation import byte_tokens
 from course_lib.generation.codec import Codec, Generated, before_end, decode
 from course_lib.serving.ask_config import AskConfig
@@ -43,31 +43,22 @@ class Client:
         self._http.close()
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Send one request and return the output tensors by name.
+        """Send one request and return the output tensors by name; every failure is one line.
 
         The input tensors [B, …] are given by name; a single number applies to all sequences.
         """
         dtypes = {tensor.name: tensor.dtype for tensor in (*INPUTS, *OUTPUTS)}
         inputs = []
         for name, values in tensors.items():
-            try:
-                array: NDArray[Any] = np.asarray(values, DTYPES[dtypes[name]])
-            except OverflowError as error:
-                raise UsageError(f"{name}: {values} is not allowed; allowed: values of type {dtypes[name]}") from error
+            array: NDArray[Any] = np.asarray(values, DTYPES[dtypes[name]])
             array = np.full((len(tensors["input_ids"]), 1), array) if array.ndim == 0 else array
             inputs.append({"name": name, "shape": array.shape, "datatype": dtypes[name], "data": array.tolist()})
         omitted = () if "is_return_log_probs" in tensors else PROBABILITIES
         outputs = [{"name": tensor.name} for tensor in OUTPUTS if tensor.name not in omitted]
-        answer = self._post(f"v2/models/{MODEL}/infer", {"inputs": inputs, "outputs": outputs})
-        return {
-            output["name"]: np.array(output["data"], DTYPES[dtypes[output["name"]]]).reshape(output["shape"])
-            for output in answer["outputs"]
-        }
-
-    def _post(self, path: str, content: Any) -> Any:
-        """Send a request and return the answer; every failure of the server or connection is one line."""
         try:
-            response = self._http.post(f"http://{self.url}/{path}", json=content)
+            response = self._http.post(
+                f"http://{self.url}/v2/models/{MODEL}/infer", json={"inputs": inputs, "outputs": outputs}
+            )
             answer = response.json()
         except httpx.TimeoutException as error:
             raise CourseError(f"{self.url}: no answer within {self.timeout:g} s") from error
@@ -78,7 +69,10 @@ class Client:
             raise CourseError(f"{self.url}: does not answer as a Triton server: {one_line(error)}") from error
         if response.is_error:
             raise CourseError(f"{self.url}: {' '.join(answer['error'].split())}")
-        return answer
+        return {
+            output["name"]: np.array(output["data"], DTYPES[dtypes[output["name"]]]).reshape(output["shape"])
+            for output in answer["outputs"]
+        }
 
 
 def ask(

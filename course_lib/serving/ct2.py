@@ -24,7 +24,6 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
-from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import text_codec
 from course_lib.serving.config import Quantization
 from course_lib.serving.ft_source import require_plain
@@ -39,16 +38,13 @@ class Ct2Export:
     """An exported folder."""
 
     folder: Path
-    family: str
-    parameters: int
     quantization: str
     size: int  # size of the weights [bytes]
     unused: int  # number of embedding rows without a token
 
     def summary(self) -> str:
         """Return a one-line summary."""
-        facts = {"family": self.family, "parameters": self.parameters, "quantization": self.quantization}
-        line = tr("{family}, {parameters:,} parameters in {quantization}, {size}", size=human_size(self.size), **facts)
+        line = f"{self.quantization}, {human_size(self.size)}"
         if self.unused:
             line += tr("; {unused} embedding rows without a token are never chosen", unused=self.unused)
         return f"{line} → {self.folder}"
@@ -97,8 +93,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         }
         write_json(folder / CONVERSION, record)
         size = (folder / "model.bin").stat().st_size
-    family = BY_MODEL_TYPE[config.model_type].title
-    return Ct2Export(target, family, model.num_parameters(), quantization, size, names.count(None))
+    return Ct2Export(target, quantization, size, names.count(None))
 
 
 @torch.no_grad()

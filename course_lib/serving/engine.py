@@ -39,17 +39,13 @@ class Engine:
         generations = [self.generation(row, log_probs) for row in rows]
         # The longest texts begin first, so that none of them runs alone in the end
         waiting = sorted(generations, key=lambda one: (-one.text.left, -len(one.input)))
-        batch = self.batch()
+        batch = TextBatch(self.model)
         while waiting or batch.running:
             joining, waiting = waiting[: batch.free], waiting[batch.free :]
             batch.join(joining)
             if batch.running:
                 batch.step()
         return [generation.text.answer() for generation in generations]
-
-    def batch(self) -> TextBatch:
-        """Return an empty batch, which rows can join at any time."""
-        return TextBatch(self.model)
 
     def generation(self, row: TextRequest, log_probs: bool = False) -> Generation:
         """Return a valid row ready to join a batch."""

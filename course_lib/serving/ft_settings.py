@@ -9,18 +9,8 @@ from transformers.activations import ACT2FN
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import read_json
 from course_lib.serving import ini, layout
-from course_lib.serving.layout import CONVERSION, Family, FtConfig
+from course_lib.serving.layout import CONVERSION, LACKS, FtConfig
 
-# Settings that the format cannot store: key in config.json → field of Given, and the default of the model family
-LACKS: dict[Family, dict[str, tuple[str, Any]]] = {
-    "gptneox": {
-        "hidden_act": ("activation", "gelu"),
-        "layer_norm_eps": ("layer_norm_eps", 1e-5),
-        "rope_theta": ("rope_theta", 10000.0),
-        "max_position_embeddings": ("max_positions", 2048),
-    },
-    "gpt": {"activation_function": ("activation", "gelu_new"), "layer_norm_epsilon": ("layer_norm_eps", 1e-5)},
-}
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # activation_type in config.ini → name in transformers
 
 

@@ -12,8 +12,7 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.frozen_base import read_config
 from course_lib.serving import layout
-from course_lib.serving.ft_settings import LACKS
-from course_lib.serving.layout import SUMMED, FtConfig
+from course_lib.serving.layout import LACKS, SUMMED, FtConfig
 
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 # Constants in the engine's GPT-NeoX code

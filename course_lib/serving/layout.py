@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
@@ -43,6 +43,16 @@ LAYER = {
     "mlp.dense_h_to_4h.bias": ("I", 0, "mlp.c_fc.bias"),
     "mlp.dense_4h_to_h.weight": ("IH", 0, "mlp.c_proj.weight"),
     "mlp.dense_4h_to_h.bias": ("H", None, "mlp.c_proj.bias"),
+}
+# Settings that the format cannot store: key in config.json → field of Given, and the default of the model family
+LACKS: dict[Family, dict[str, tuple[str, Any]]] = {
+    "gptneox": {
+        "hidden_act": ("activation", "gelu"),
+        "layer_norm_eps": ("layer_norm_eps", 1e-5),
+        "rope_theta": ("rope_theta", 10000.0),
+        "max_position_embeddings": ("max_positions", 2048),
+    },
+    "gpt": {"activation_function": ("activation", "gelu_new"), "layer_norm_epsilon": ("layer_norm_eps", 1e-5)},
 }
 
 

@@ -70,7 +70,7 @@ class Scheduler:
         self.thread.join()
 
     def _work(self) -> None:
-        batch, checked = self.engine.batch(), time.monotonic()
+        batch, checked = TextBatch(self.engine.model), time.monotonic()
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.requests or self.stopping)
@@ -86,7 +86,7 @@ class Scheduler:
             # of another
             except Exception:
                 self._one_by_one({*batch.running, *joining})
-                batch = self.engine.batch()
+                batch = TextBatch(self.engine.model)
             self._answer([request for request in self.requests if request.finished])
             if time.monotonic() > checked + CHECK:
                 self._give_up(batch)

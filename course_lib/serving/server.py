@@ -29,9 +29,8 @@ from course_lib.notebooks.progress import progress
 from course_lib.serving import repository
 from course_lib.serving.repository import LOOPBACK, QUEUE
 
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Parts of the wheel: the program that runs the model, and the other files of the Python backend
-STUB = Path("python_backend_stubs", VERSION, "triton_python_backend_stub")
+STUB = Path("python_backend_stubs", f"{sys.version_info.major}.{sys.version_info.minor}", "triton_python_backend_stub")
 BACKEND = [Path("backends", "python", name) for name in ("libtriton_python.so", "triton_python_backend_utils.py")]
 SHARED = Path("/dev/shm")  # memory shared by Triton and the model process
 DRAIN = 30  # seconds that running requests have to finish when the server is stopped
@@ -46,15 +45,10 @@ NEEDS = (
 def find() -> Path:
     """Return the folder of Triton in the nvidia-pytriton wheel. Raises CourseError if it is not installed."""
     spec = importlib.util.find_spec("pytriton")
-    if spec is None or not spec.submodule_search_locations:
-        raise CourseError(tr("Triton is not installed: {needs}", needs=NEEDS))
-    inside = Path(spec.submodule_search_locations[0]) / "tritonserver"
-    if not (inside / STUB).is_file():
-        where = {"part": STUB.name, "version": VERSION, "platform": sys.platform, "needs": NEEDS}
-        raise CourseError(
-            tr("the nvidia-pytriton wheel has no {part} for Python {version} on {platform}: {needs}", **where)
-        )
-    return inside
+    for package in spec.submodule_search_locations or [] if spec else []:
+        if Path(package, "tritonserver", STUB).is_file():
+            return Path(package, "tritonserver")
+    raise CourseError(tr("Triton is not installed: {needs}", needs=NEEDS))
 
 
 @dataclass
@@ -90,8 +84,8 @@ def running(
 
     Args:
         folder: FasterTransformer folder.
-        port: port for HTTP; gRPC has the next one, and Triton's metrics, on the loopback address in any case, the one
-            after it. None selects three free ports.
+        port: port for HTTP; gRPC has the next one, and Triton's metrics, always on the loopback address, the one after
+            it. None selects three free ports.
         address: address to listen on.
         timeout: time limit for startup [s].
         threads: CPU threads of each instance; the default is its share of the cores.
@@ -121,6 +115,14 @@ def running(
             f"--backend-config=python,shm-region-prefix-name={shared}",
             f"--backend-config=python,stub-timeout-seconds={int(timeout)}",
         ]
+        paths = {
+            "LD_LIBRARY_PATH": [str(inside.parents[1] / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR")],
+            # The stub's interpreter is that of the first python3 on PATH
+            "PATH": [str(Path(sys.executable).parent)],
+        }
+        environment = {name: ":".join(filter(None, [*own, os.environ.get(name)])) for name, own in paths.items()}
+        if threads:
+            environment["OMP_NUM_THREADS"] = str(threads)
         prctl, log = ctypes.CDLL(None).prctl, work / "triton.log"
         with open(log, "wb") as sink:
             process = subprocess.Popen(
@@ -128,7 +130,7 @@ def running(
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env=_environment(inside.parents[1] / "nvidia_pytriton.libs", threads),
+                env=os.environ | environment,
                 start_new_session=True,
                 # The server must stop when this process exits, even if it is killed
                 preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
@@ -174,14 +176,6 @@ def tail(log: Path) -> str:
     # Error lines begin with E, date, time and process
     lines = [line for line in content.splitlines() if re.match(r"E\d{4} |error:", line)]
     return " | ".join((lines or content.splitlines())[-3:])
-
-
-def _environment(libraries: Path, threads: int | None) -> dict[str, str]:
-    """Return the server's environment; the stub's interpreter is that of the first python3 on PATH."""
-    library_paths = [str(libraries), sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH")]
-    paths = [str(Path(sys.executable).parent), os.environ.get("PATH")]
-    variables = {"LD_LIBRARY_PATH": ":".join(filter(None, library_paths)), "PATH": ":".join(filter(None, paths))}
-    return os.environ | variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
 
 
 def _usable(host: str, port: int) -> int:

@@ -129,7 +129,7 @@ def test_what_does_not_fit_the_positions(generator: Generator) -> None:
     with pytest.raises(UsageError, match=f"^prompt: {tokens} tokens .* 40 positions"):
         texts(generator, long)
     head = len(generator.codec.encode("早稲田"))
-    message = f"^max_new_tokens: 40 is not allowed: 40 positions less the prompt's {head} tokens leave {40 - head}$"
+    message = f"^prompt: {head} tokens leave {40 - head} of 40 positions, too few for max_new_tokens: 40$"
     with pytest.raises(UsageError, match=message):
         texts(generator, "早稲田", GenerateConfig(max_new_tokens=40))
 

@@ -30,7 +30,7 @@ def driven(
     ours: Engine, asked: list[TextRequest], seed: int, dropped: frozenset[int] = frozenset()
 ) -> list[Generation]:
     """The rows after a batch in which they joined at random times, and from which some were dropped at random times."""
-    rng, batch = random.Random(seed), ours.batch()
+    rng, batch = random.Random(seed), TextBatch(ours.model)
     generations = [ours.generation(row, log_probs=True) for row in asked]
     waiting, ended = list(generations), []
     unwanted = [generations[index] for index in dropped]
@@ -92,7 +92,7 @@ def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.Mon
 
 def test_only_rows_that_change_their_place_are_copied() -> None:
     ours = engine()
-    batch = ours.batch()
+    batch = TextBatch(ours.model)
     generations = [ours.generation(TextRequest((5 + number, 6), 20, end_id=tiny.VOCABULARY)) for number in range(6)]
     batch.join(generations)
     store = batch.slots.store

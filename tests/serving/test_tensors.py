@@ -47,7 +47,6 @@ def test_a_word_list_has_the_layout_of_the_format() -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("input_lengths", [4, 1]),
         ("request_output_len", [[4, 4], [2, 2]]),
         ("bad_words_list", [[[5], [9]], [[5], [1]]]),
     ],
