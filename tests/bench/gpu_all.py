@@ -3,7 +3,6 @@
     python -m tests.bench.gpu_all -o DIR                        # all parts; a part with its JSON file in DIR is skipped
     python -m tests.bench.gpu_all -o DIR --until 570            # starts no part that could end later than that [s]
     python -m tests.bench.gpu_all -o DIR --only gpt2-xl         # this part; repeatable
-    python -m tests.bench.gpu_all -o DIR --table                # only the tables, for the README
     python -m tests.bench.gpu_all -o DIR --cpu                  # tiny shapes on CPU, to see that the path works
 
 Each part is a process of its own, with its own time limit, and DIR/PART.json appears whole or not at all. A part that
@@ -47,7 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
     parser.add_argument("--only", action="append", choices=[*PARTS], metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--until", type=float, default=TOTAL + 60, metavar="SECONDS", help="from now")
-    parser.add_argument("--table", action="store_true")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--here", choices=[*PARTS], help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -56,15 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         part = PARTS[options.here]
         left = limit(part, options.cpu) - (time() - psutil.Process().create_time())
         return measure(part, folder, options.cpu, left)
-    if not options.table:
-        if not options.cpu and not torch.cuda.is_available():
-            parser.error("no GPU here; --cpu tries the path")
-        folder.mkdir(parents=True, exist_ok=True)
-        run(folder, options.only, monotonic() + options.until, options.cpu)
+    if not options.cpu and not torch.cuda.is_available():
+        parser.error("no GPU here; --cpu tries the path")
+    folder.mkdir(parents=True, exist_ok=True)
+    run(folder, options.only, monotonic() + options.until, options.cpu)
     text = gpu_tables.tables(folder)
-    if folder.is_dir():
-        with atomic_write(folder / "tables.md") as file:
-            file.write(text.encode())
+    (folder / "tables.md").write_text(text, encoding="utf8")
     print(text)
     wanted = options.only or [*PARTS]
     if any((folder / f"{name}.failed").exists() for name in wanted):

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -130,6 +131,13 @@ def held_on_device() -> Iterator[Callable[[], float]]:
     finally:
         done.set()
         watcher.join()
+
+
+def batches(bench: Bench, task: Callable[[int, str], Task]) -> Iterator[Callable[[], Task]]:
+    """Yields what makes a task for a micro batch, the largest first; blocks are recomputed where 4 does not fit."""
+    for recompute, sizes in {"none": (32, 16, 8, 4), "full": (32, 16, 8, 4, 2, 1)}.items():
+        for micro in sizes:
+            yield partial(task, 8 if bench.tiny else micro, recompute)
 
 
 def largest(bench: Bench, choices: Iterable[Callable[[], Task]]) -> tuple[Task, Values]:

@@ -6,7 +6,6 @@ with a class on the spout.
 """
 
 import json
-from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -26,7 +25,7 @@ from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.settings import config
 from course_lib.training.task import Task
 
-from tests.bench.gpu_common import GB, Bench, Part, Values, common_changes, largest, overrides
+from tests.bench.gpu_common import GB, Bench, Part, Values, batches, common_changes, largest, overrides
 from tests.gptsan import handmade
 
 TINY = {"vocab_size": 400, "max_position_embeddings": 136, "d_model": 32, "d_ff": 64, "d_ext": 64, "d_spout": 8}
@@ -42,7 +41,7 @@ def shape(bench: Bench) -> GPTSANShape:
 def extra_stage(bench: Bench) -> Values:
     """The figures of training the extra layers and the spout."""
     _examples(bench)
-    _, found = largest(bench, _choices(bench))
+    _, found = largest(bench, batches(bench, partial(_task, bench)))
     return {"kind": "training", "what": f"{_name(bench)}, base frozen"} | found
 
 
@@ -75,12 +74,6 @@ PARTS = [Part("gptsan-extra", 150, extra_stage), Part("gptsan-generation", 70, g
 
 def _name(bench: Bench) -> str:
     return "GPTSAN tiny" if bench.tiny else "GPTSAN 2.8B + 14 layers"
-
-
-def _choices(bench: Bench) -> Iterator[Callable[[], Task]]:
-    for recompute, sizes in {"none": (32, 16, 8, 4), "full": (32, 16, 8, 4, 2, 1)}.items():
-        for micro in sizes:
-            yield partial(_task, bench, 8 if bench.tiny else micro, recompute)
 
 
 def _task(bench: Bench, micro: int, recompute: str) -> Task:

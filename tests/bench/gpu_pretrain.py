@@ -5,7 +5,6 @@ planner lets on the card; each block is recomputed only where a micro batch of 4
 those of `flops_per_token`.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from tests.bench.gpu_common import Bench, Part, Values, common_changes, largest, overrides
+from tests.bench.gpu_common import Bench, Part, Values, batches, common_changes, largest, overrides
 
 ENTRIES = 300  # of the stand-in tokenizer
 
@@ -56,21 +55,12 @@ RUNS = {
 def run(chosen: Run, bench: Bench) -> Values:
     """The figures of a run."""
     prepare(bench.folder)
-    _, found = largest(bench, _choices(chosen, bench))
-    return {
-        "kind": "training",
-        "what": f"GPT-2 {'tiny' if bench.tiny else chosen.model}",
-        "dropout": chosen.dropout,
-    } | found
+    _, found = largest(bench, batches(bench, partial(_task, chosen, bench)))
+    what = f"GPT-2 {'tiny' if bench.tiny else chosen.model}"
+    return {"kind": "training", "what": what, "dropout": chosen.dropout} | found
 
 
 PARTS = [Part(name, seconds, partial(run, chosen)) for name, (chosen, seconds) in RUNS.items()]
-
-
-def _choices(chosen: Run, bench: Bench) -> Iterator[Callable[[], Task]]:
-    for recompute, sizes in {"none": (32, 16, 8, 4), "full": (32, 16, 8, 4, 2, 1)}.items():
-        for micro in sizes:
-            yield partial(_task, chosen, bench, 8 if bench.tiny else micro, recompute)
 
 
 def _task(chosen: Run, bench: Bench, micro: int, recompute: str) -> Task:

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--epochs", type=float, default=20)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the run")
     parser.add_argument("--until", type=float, default=1e9, metavar="SECONDS", help="from now")
-    parser.add_argument("--stop", choices=["prepared", "trained"])
+    parser.add_argument("--stop", choices=["prepared"])
     options = parser.parse_args(arguments)
     end, folder = monotonic() + options.until, options.output.absolute()
     prepared = folder / "prepared"
@@ -79,11 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = recipe(prepared, folder / "run", options.minutes, options.speed, options.epochs, options.set)
     if not trained(settings, end):
         return LEFT
-    if options.stop == "trained":
-        return 0
-    if monotonic() > end - SAVE and not (folder / "results").exists():
-        return LEFT
     if not (folder / "results").exists():
+        if monotonic() > end - SAVE:
+            return LEFT
         judge(settings, prepared, folder)
     print((folder / "results" / "recipe.json").read_text(encoding="utf8"))
     return 0
@@ -108,15 +106,10 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
         train_bpe([lines], words, config.section("subword.bpe", BpeConfig, size), show_progress=False)
         found = tokenize([lines], words, folder / "tokens", workers, append_eod=True)
         lines.unlink()
-        about = {
-            "profile": profiles.name(),
-            "texts": [path.name for path in texts],
-            "documents": len(documents),
-            "characters": sum(map(len, documents)),
-            "held_out_documents": len(held_out),
-            "held_out_characters": sum(map(len, held_out)),
-            "tokens": found.tokens,
-        }
+        about: dict[str, Any] = {"profile": profiles.name(), "texts": [path.name for path in texts]}
+        for name, part in (("", documents), ("held_out_", held_out)):
+            about |= {f"{name}documents": len(part), f"{name}characters": sum(map(len, part))}
+        about["tokens"] = found.tokens
         (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf8")
         (folder / "manifest.json").write_text("{}\n")
 
@@ -184,8 +177,11 @@ def judge(settings: PretrainConfig, prepared: Path, folder: Path) -> None:
     facts: dict[str, Any] = json.loads((prepared / "about.json").read_text(encoding="utf8"))
     last = [entry for entry in entries if entry["kind"] == "train"][-1]
     evaluated = [entry for entry in entries if entry["kind"] == "eval"]
+    changed = config.changed(settings)
+    for key in ("data.input", "data.tokenizer", "engine.output_dir"):
+        changed.pop(key, None)
     facts |= {
-        "settings": config.changed(settings),
+        "settings": changed,
         "parameters": settings.model.parameters(),
         "steps": last["step"],
         "epochs": last["epoch"],
@@ -194,8 +190,6 @@ def judge(settings: PretrainConfig, prepared: Path, folder: Path) -> None:
         "scores": report.to_dict(inputs, results)["models"],
         "samples": {prompt: [one.text for one in texts] for prompt, texts in zip(PROMPTS, written)},
     }
-    for key in ("data.input", "data.tokenizer", "engine.output_dir"):
-        facts["settings"].pop(key, None)
     with atomic_folder(folder / "results") as target:
         loss_curve(entries, settings.model.vocab_size).savefig(target / "curve.png", dpi=120, bbox_inches="tight")
         shutil.copyfile(run / log.FILE, target / log.FILE)

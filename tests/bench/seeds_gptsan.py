@@ -61,10 +61,8 @@ def balance(seed: int, place: Path) -> dict[str, float]:
         model = trained(chosen, seed, place / name).model
         held_out = list(Examples(products.CORPUS.path()).split(settings.data.held_out, seed)[1])
         logits = router_logits(model, held_out)
-        experts = logits.shape[-1]
-        load = torch.nn.functional.one_hot(logits.argmax(-1), experts).float().mean(1)
+        load = torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).float().mean(1)
         found[f"{name}: held-out loss"] = mean_loss(model, held_out)
-        found[f"{name}: balance loss"] = float((experts * (load * logits.softmax(-1).mean(1)).sum(-1)).mean())
         found[f"{name}: largest share of an expert"] = float(load.max())
         found[f"{name}: smallest share of an expert"] = float(load.min())
     return found
