@@ -1,7 +1,6 @@
 """DeepSpeed's C++ extensions, and the lock files and shared memory that they leave after a run is killed.
 
-The one for CPU ranks is compiled on first use, or by this module as a script (see the Makefile). A leftover lock file
-would block every later run, and each shared-memory buffer uses memory until a restart.
+The one for CPU ranks is compiled on first use, or by this module as a script (see the Makefile).
 """
 
 import os
@@ -62,7 +61,7 @@ def compile_ahead() -> None:
 
 
 def remove_stale_locks() -> None:
-    """Remove lock files for compiled torch extensions that no process has open, as their holder does (/proc)."""
+    """Remove lock files for compiled torch extensions that no process has open (/proc): they would block every run."""
     held, locks = set(), {lock.resolve() for lock in build_root().glob("*/lock")}
     if not locks or not Path("/proc/self/fd").is_dir():
         return

@@ -9,13 +9,9 @@ MARK = "\x1ecourse "
 
 def emit(kind: str, **facts: Any) -> None:
     """Write one event to standard output. Raises BrokenPipeError if the process that reads the events has exited."""
+    line = f"{MARK}{json.dumps({'kind': kind} | facts, ensure_ascii=False)}\n"
     # Use a single write so that lines from two ranks do not mix.
-    os.write(1, line(kind, **facts).encode())
-
-
-def line(kind: str, **facts: Any) -> str:
-    """Return the line for an event."""
-    return f"{MARK}{json.dumps({'kind': kind} | facts, ensure_ascii=False)}\n"
+    os.write(1, line.encode())
 
 
 def parse(text: str) -> dict[str, Any] | None:

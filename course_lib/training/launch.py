@@ -1,8 +1,8 @@
 """Training runs with the DeepSpeed launcher.
 
 monitor.py reads the output of the ranks, and worker.py is the script for one rank. The run folder contains config.yaml,
-resolved.json, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all other output from the ranks),
-checkpoints/, tensorboard/ and, after the last step, model/.
+deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all other output from the ranks), checkpoints/,
+tensorboard/ and, after the last step, model/.
 """
 
 import base64
@@ -21,11 +21,11 @@ from course_lib.parallel import default_workers
 from course_lib.training import cpu_extension, log, run_dir, worker
 from course_lib.training.monitor import PRINT, Monitor, OnMessage
 from course_lib.training.nodes import Nodes, find, gpus
-from course_lib.training.settings import RunConfig
+from course_lib.training.settings import ResolvedBatch, RunConfig
 from course_lib.training.task import Task
 
 # How a node starts its ranks. DeepSpeed's launcher ignores the stop request, which Slurm sends to all processes of a
-# step; its ranks do not (stop_request.py). `srun` numbers the nodes.
+# step; its ranks do not (interruptions.py). `srun` numbers the nodes.
 START = 'trap "" USR1; exec "$0" -u -m deepspeed.launcher.launch --node_rank=${SLURM_NODEID:-0} "$@"'
 
 
@@ -47,23 +47,22 @@ def train(task: Task, resume: bool = False, on_message: OnMessage = PRINT) -> Ru
     if resume:
         task = run_dir.with_batch_of_run(task, nodes.ranks, on_message)
     settings, folder = task.settings, task.settings.engine.output_dir
-    steps = _check(task, nodes)
+    batch = settings.batch.resolve(nodes.ranks)
+    steps = _check(task, nodes, batch)
     if about := task.summary():
         on_message(about)
     with run_dir.sole_user(folder):
-        resolved = run_dir.Resolved(settings.batch.resolve(nodes.ranks), steps)
-        start_step = run_dir.prepare(task, resolved, resume, on_message)
-        if start_step < steps:
+        start = run_dir.prepare(task, batch, resume, on_message)
+        if start < steps:
             cpu_extension.remove_stale_locks()
             monitor = Monitor(task, nodes, steps, on_message)
-            monitor.follow(command(task, nodes, start_step), environment_of_ranks(settings, nodes))
-    return Run(folder, max(start_step, steps), log.read(folder))
+            monitor.follow(command(task, nodes, start, steps), environment_of_ranks(settings, nodes))
+    return Run(folder, max(start, steps), log.read(folder))
 
 
-def _check(task: Task, nodes: Nodes) -> int:
+def _check(task: Task, nodes: Nodes, batch: ResolvedBatch) -> int:
     """Check what this machine has, and return the number of steps. Raises UsageError or CourseError."""
     settings: RunConfig = task.settings
-    batch = settings.batch.resolve(nodes.ranks)
     on_cpu = not nodes.started_by and not gpus(settings)
     if on_cpu and settings.precision.dtype == "fp16":
         raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
@@ -73,12 +72,12 @@ def _check(task: Task, nodes: Nodes) -> int:
     return task.steps(batch)
 
 
-def command(task: Task, nodes: Nodes, step: int) -> list[str]:
-    """Return the command line that starts the ranks. `step` is the one to continue from, 0 for a new run."""
+def command(task: Task, nodes: Nodes, start: int, steps: int) -> list[str]:
+    """Return the command line that starts the ranks, which continue from the step `start`, 0 for a new run."""
     launch, folder = task.settings.launch, task.settings.engine.output_dir
     options = ["--master_port", str(launch.master_port or free_port()), "--no_local_rank"]
     options += ["--master_addr", nodes.address] if nodes.address else []
-    rank = [worker.__file__, task.name(), str(folder), run_dir.digest(folder), str(step)]
+    rank = [worker.__file__, task.name(), str(folder), str(start), str(steps)]
     if nodes.started_by == "ssh":
         runner = [sys.executable, "-m", "deepspeed.launcher.runner", "--hostfile", str(launch.hostfile)]
         return [*runner, *options, *rank]

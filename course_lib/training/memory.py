@@ -1,13 +1,8 @@
-"""Memory for a training run, computed before it starts.
+"""Memory for a training run, computed before it starts and without torch. planner.py compares plans.
 
-Model sizes come from `sizes()` in the run settings. Everything else is the same for all models. planner.py compares
-plans and suggests changes. This module does not use torch.
-
-- States (weights, gradients, optimizer) are exactly what DeepSpeed 0.19 allocates; tests/training/test_planner.py
-  compares them with a two-rank run.
-- Activations and logits are computed from formulas, which were compared with PyTorch allocations.
-- Buffers and allowance are upper estimates.
-- Not included: torch.compile, temporary memory inside a kernel, evaluation.
+States (weights, gradients, optimizer) are exactly what DeepSpeed 0.19 allocates, activations and logits what PyTorch
+allocates (tests/training/test_planner.py). Buffers and allowance are upper estimates. Not included: torch.compile,
+temporary memory inside a kernel, evaluation.
 """
 
 from dataclasses import dataclass

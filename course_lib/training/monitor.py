@@ -14,8 +14,8 @@ from typing import IO, Any
 from course_lib.errors import CourseError
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
-from course_lib.training import checkpoint, events, log, planner, stop_request
-from course_lib.training.interruptions import cause_of, interruptible
+from course_lib.training import checkpoint, events, log, planner
+from course_lib.training.interruptions import STOP, cause_of, interruptible
 from course_lib.training.nodes import Nodes
 from course_lib.training.task import Task
 
@@ -70,7 +70,7 @@ class Monitor:
                     output.write(f"{stopped}\n".encode())
                 raise stopped from error
         if any(event.get("stopped") for event in self.ended.values()):
-            raise self._stopped("stopped by SIGUSR1", 128 + stop_request.SIGNAL)
+            raise self._stopped("stopped by SIGUSR1", 128 + STOP)
         self._judge(process.returncode)
 
     def _stopped(self, cause: str, code: int) -> CourseError:
@@ -135,7 +135,7 @@ class Monitor:
             return False
         with suppress(ProcessLookupError):
             # `srun` forwards the signal.
-            os.kill(process.pid if self.nodes.started_by else self.pid, stop_request.SIGNAL)
+            os.kill(process.pid if self.nodes.started_by else self.pid, STOP)
             return True
         return False
 
@@ -175,10 +175,9 @@ class Monitor:
         if all(self.ended.get(rank, {}).get("kind") == "finished" for rank in ranks):
             return
         errors = {event["why"]: event for event in reversed(self.ended.values()) if event["kind"] == "error"}
-        if event := errors.get("node"):
-            raise CourseError(f"{self.nodes.of(event['rank'])}: {event['message']}")
         if event := errors.get("user"):
-            raise CourseError(event["message"])
+            node = self.nodes.of(event["rank"])
+            raise CourseError(event["message"] if node == self.nodes.first else f"{node}: {event['message']}")
         if event := errors.get("memory"):
             raise CourseError(
                 f"out of memory on rank {event['rank']} at step {self.reached}: "

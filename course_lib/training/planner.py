@@ -1,9 +1,9 @@
 """The memory planner: compares ZeRO stages and recomputation choices, and suggests changes that reduce memory use.
 
-All memory figures come from memory.py. GB means 1e9 bytes, also for GPUs, most of which have slightly more memory.
+GB means 1e9 bytes, also for GPUs, most of which have slightly more memory.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 from course_lib.errors import UsageError
@@ -95,19 +95,14 @@ def advice(settings: Any, ranks: int) -> str:
 
 def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
     """Return the content of `table` as JSON values, with memory in bytes."""
-    chosen, model = plan(settings, ranks), settings.sizes()
-    cards = []
-    for fit in what_fits(settings, ranks):
-        changes = [{"set": change, "total": total} for change, total in fit.changes]
-        cards.append({"gb": fit.card, "fits": fit.fits, "changes": changes})
+    model = settings.sizes()
     return {
         "parameters": model.parameters,
         "frozen": sum(model.frozen),
         "flops_per_token": model.flops_per_token,
-        "ranks": chosen.ranks,
-        "chosen": _row(chosen),
+        "chosen": _row(plan(settings, ranks)),
         "grid": [_row(each) for each in grid(settings, ranks)],
-        "cards": cards,
+        "cards": [asdict(fit) for fit in what_fits(settings, ranks)],
     }
 
 
@@ -141,11 +136,8 @@ def table(settings: Any, ranks: int | None = None) -> str:
 
 
 def _row(each: Plan) -> dict[str, Any]:
-    zero = each.settings.zero
-    return {
-        "stage": zero.stage, "recompute": each.settings.model.recompute, "offload_optimizer": zero.offload_optimizer,
-        "offload_param": zero.offload_param, "parts": each.parts, "total": each.total, "host": each.host,
-    }  # fmt: skip
+    choice = {"stage": each.settings.zero.stage, "recompute": each.settings.model.recompute}
+    return choice | {"parts": each.parts, "total": each.total, "host": each.host}
 
 
 def _with(settings: Any, changes: dict[str, Any]) -> Any:

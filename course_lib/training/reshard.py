@@ -1,14 +1,12 @@
 """Loading a ZeRO checkpoint on another number of ranks than the number that saved it.
 
-DeepSpeed 0.19.8 loads shards only on the same number of ranks. Its universal checkpoints lift this limit, but with
-ZeRO stage 3 they give every optimizer group the weight decay of the first one (runtime/zero/stage3.py), and later
-checkpoints lack the model states of all ranks but the first (github.com/deepspeedai/DeepSpeed/issues/7546). Here, each
-rank memory-maps all shards and passes its own part of weights and Adam moments to DeepSpeed as if it were its shard.
+DeepSpeed 0.19.8 loads shards only on the same number of ranks. Its universal checkpoints lift this limit, but not for
+ZeRO stage 3 with two optimizer groups (runtime/zero/stage3.py; github.com/deepspeedai/DeepSpeed/issues/7546). Here,
+each rank memory-maps all shards and passes its own part of weights and moments to DeepSpeed as if it were its shard.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -32,18 +30,15 @@ def load(engine: Any, checkpoint: Path) -> None:
     folder, stage = step_folder(checkpoint), engine.zero_optimization_stage()
     if folder is None:
         raise CourseError(f"{checkpoint}: no global_step folder of DeepSpeed")
-    methods: dict[str, Callable[..., Any]] = {}
+    # An engine loads once, so its methods stay replaced.
     if stage:
-        methods["_load_zero_checkpoint"] = partial(_load_zero, engine, folder)
+        engine._load_zero_checkpoint = partial(_load_zero, engine, folder)
     if stage == 3:
         # Stage 3 has one file of model states per rank. They differ only in the fragments of frozen parameters.
         first_rank = engine._get_ckpt_name(str(checkpoint), folder.name, pp_placeholder="0")
-        methods["_get_all_ckpt_names"] = lambda *_: [first_rank]
-        methods["load_module_state_dict"] = partial(_load_module, engine, folder, engine.load_module_state_dict)
-    with _replaced(engine, methods):
-        loaded, _ = engine.load_checkpoint(str(checkpoint))
-    if loaded is None:
-        raise CourseError(f"{checkpoint}: DeepSpeed found no checkpoint to load")
+        engine._get_all_ckpt_names = lambda *_: [first_rank]
+        engine.load_module_state_dict = partial(_load_module, engine, folder, engine.load_module_state_dict)
+    engine.load_checkpoint(str(checkpoint))
 
 
 def part(pieces: Sequence[torch.Tensor], start: int, length: int) -> torch.Tensor:
@@ -56,18 +51,6 @@ def part(pieces: Sequence[torch.Tensor], start: int, length: int) -> torch.Tenso
         if low < high:
             result[low - start : high - start] = piece[low - begin : high - begin]
     return result
-
-
-@contextmanager
-def _replaced(engine: Any, methods: dict[str, Callable[..., Any]]) -> Iterator[None]:
-    """Replace methods of an engine inside the block."""
-    for name, method in methods.items():
-        setattr(engine, name, method)
-    try:
-        yield
-    finally:
-        for name in methods:
-            delattr(engine, name)
 
 
 def _read(folder: Path, kind: str) -> list[Shard]:
@@ -144,17 +127,15 @@ def _stage_3(engine: Any, folder: Path, shards: list[Shard], rank: int) -> Shard
             parts.append(torch.nn.functional.pad(part(whole, rank * length, kept), (0, length - kept)))
         return torch.cat(parts)
 
-    def moment(key: str, shard: Shard, index: int) -> torch.Tensor:
-        """Return the flat tensor of an Adam moment for a sub-group in a shard."""
-        tensor: torch.Tensor = shard["optimizer_state_dict"]["state"][index][key]
-        return tensor
-
     weights, states = [], {}
     for number, group in enumerate(optimizer.fp16_groups):
         weights.append(mine(group, lambda shard, index: shard["fp32_flat_groups"][index]))
         old = shards[0]["optimizer_state_dict"]["state"][places[engine.param_names[group[0]]][0]]
         states[number] = {
-            key: mine(group, partial(moment, key)) if _is_flat(value) else value for key, value in old.items()
+            key: mine(group, lambda shard, index, key=key: shard["optimizer_state_dict"]["state"][index][key])
+            if _is_flat(value)
+            else value
+            for key, value in old.items()
         }
     groups = [
         saved | {"params": [sub for sub, owner in optimizer.sub_group_to_group_id.items() if owner == index]}

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +18,14 @@ from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import CONFIG, Task
 
-RESOLVED, DEEPSPEED, DATA = "resolved.json", "deepspeed.json", "data.json"
+DEEPSPEED, DATA = "deepspeed.json", "data.json"
 # the exported model in the run folder
 MODEL = "model"
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """Values that the launcher computes from the settings, the data and the number of ranks."""
-
-    batch: ResolvedBatch
-    steps: int  # optimizer steps in the whole run
-
-
-def resolved(folder: Path) -> Resolved:
-    """Read the values that `prepare` wrote into the run folder."""
-    content = orjson.loads((folder / RESOLVED).read_bytes())
-    return Resolved(ResolvedBatch(**content["batch"]), content["steps"])
 
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
     """Lock the run folder for the duration of the block. Raises CourseError if another process is training in it."""
-    if folder.is_file():
-        raise UsageError(f"engine.output_dir: {folder} is a file; allowed: a folder")
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / ".lock", timeout=0):
@@ -66,7 +49,7 @@ def with_batch_of_run(task: Task, ranks: int, on_message: Callable[[str], None])
     return type(task)(replace(settings, batch=batch))
 
 
-def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[str], None]) -> int:
+def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable[[str], None]) -> int:
     """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run.
 
     A run without a complete checkpoint may start again with other settings.
@@ -85,15 +68,15 @@ def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[
         )
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
-        _require_same(task, earlier, resolved.batch, facts)
-        ranks, saved_by = resolved.batch.total // resolved.batch.local, checkpoint.ranks_of(whole[0])
+        _require_same(task, earlier, batch, facts)
+        ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
             differ = mark(
                 "{checkpoint}: number of ranks {before} → {ranks}, with the same batches; dropout masks and the "
                 "order of sums differ"
             )
             on_message(tr(differ, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
-        if task.train_length(earlier) != task.train_length(settings):
+        if earlier.lengths() != settings.lengths():
             longer = mark(
                 "the training length was changed: from here on, learning rate and sample order follow the new length"
             )
@@ -107,8 +90,7 @@ def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[
     contents: dict[str, Any] = {
         # The first file marks the folder as a run.
         CONFIG: config.to_yaml(settings),
-        RESOLVED: asdict(resolved),
-        DEEPSPEED: deepspeed_json(settings, resolved.batch),
+        DEEPSPEED: deepspeed_json(settings, batch),
         DATA: facts,
     }
     for name, content in contents.items():
@@ -119,15 +101,6 @@ def prepare(task: Task, resolved: Resolved, resume: bool, on_message: Callable[[
         with atomic_folder(folder / "tokenizer", ours=True) as copy:
             task.copy_tokenizer(copy)
     return start_step
-
-
-def digest(folder: Path) -> str:
-    """Return a hash of the files that `prepare` wrote into the run folder, or "" if one is missing."""
-    try:
-        content = b"".join((folder / name).read_bytes() for name in (CONFIG, RESOLVED, DEEPSPEED, DATA))
-    except OSError:
-        return ""
-    return sha256(content).hexdigest()
 
 
 @contextmanager

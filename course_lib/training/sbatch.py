@@ -7,13 +7,13 @@ from pathlib import Path
 
 from course_lib.errors import UsageError
 from course_lib.settings import profiles
+from course_lib.training.interruptions import STOP
 from course_lib.training.settings import LaunchConfig
-from course_lib.training.stop_request import SIGNAL
 
 # Slurm may send the signal up to 60 s early; the current step and the checkpoint get 120 s (monitor.PATIENCE).
 LEAD = 300
-# exit code of a run that SIGNAL has stopped, with a checkpoint
-STOPPED = 128 + SIGNAL
+# exit code of a run that the stop request has stopped, with a checkpoint
+STOPPED = 128 + STOP
 # The shell gets the signal (`B:`). It passes it on to the command, which also ends the first `wait`.
 SCRIPT = f"""\
 #!/bin/bash
@@ -27,7 +27,7 @@ trap "kill -USR1 $!" USR1
 wait $!
 wait $!
 code=$?
-# {STOPPED}: stopped by {SIGNAL.name} before the time limit, with a checkpoint
+# {STOPPED}: stopped by {STOP.name} before the time limit, with a checkpoint
 if [ "$code" -eq {STOPPED} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit "$code"
 """

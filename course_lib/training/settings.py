@@ -31,9 +31,7 @@ class BatchConfig:
     """Batch sizes [samples]: global_size = local_size · ranks, local_size = micro_size · accumulation steps."""
 
     global_size: int | None = setting(None, "samples per step over all ranks; unset: local_size · ranks", ge=1)
-    local_size: int | None = setting(
-        None, "samples per step and rank; unset: global_size / ranks, else micro_size", ge=1
-    )
+    local_size: int | None = setting(None, "samples per step and rank; unset: global_size / ranks or micro_size", ge=1)
     micro_size: int = setting(8, "samples per forward pass and rank", ge=1)
 
     def resolve(self, ranks: int) -> ResolvedBatch:
@@ -114,9 +112,7 @@ class ZeroConfig:
     """Settings for ZeRO (arXiv:1910.02054): what DeepSpeed shards across ranks and moves to host memory."""
 
     stage: int = setting(2, "0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters", ge=0, le=3)
-    offload_optimizer: bool = setting(
-        False, "keep optimizer states in host memory and run the step on the CPU (needs a C++ compiler at first use)"
-    )
+    offload_optimizer: bool = setting(False, "keep optimizer states in host memory, and run the step on the CPU")
     offload_param: bool = setting(False, "keep parameters in host memory (stage 3)")
     pin_memory: bool = setting(True, "use page-locked host memory for offload (GPU)")
     reduce_bucket_size: int = setting(200_000_000, "gradients reduced at a time [elements]", ge=1)
@@ -126,12 +122,8 @@ class ZeroConfig:
     reduce_scatter: bool = setting(True, "reduce each gradient only to the rank that owns it")
     allgather_partitions: bool = setting(True, "collect updated parameters by all-gather instead of broadcasts")
     stage3_prefetch_bucket_size: int = setting(50_000_000, "stage 3: parameters fetched in advance [elements]", ge=0)
-    stage3_param_persistence_threshold: int = setting(
-        100_000, "stage 3: smaller parameters are not sharded [elements]", ge=0
-    )
-    stage3_max_live_parameters: int = setting(
-        1_000_000_000, "stage 3: limit of unsharded parameters held at a time [elements]", ge=1
-    )
+    stage3_param_persistence_threshold: int = setting(100_000, "stage 3: smaller ones are not sharded [elements]", ge=0)
+    stage3_max_live_parameters: int = setting(1_000_000_000, "stage 3: most unsharded parameters [elements]", ge=1)
 
     @model_validator(mode="after")
     def _offload(self) -> "ZeroConfig":
@@ -147,29 +139,21 @@ class EngineConfig:
     """Settings for the training loop: length, logging, evaluation and checkpoints."""
 
     output_dir: Path = setting(Path("output"), "folder of the run: checkpoints, log, configuration, model")
-    max_steps: int | None = setting(
-        None, "optimizer steps; at most one of max_steps, num_train_epochs, data.train_tokens", ge=1
-    )
+    max_steps: int | None = setting(None, "optimizer steps; excludes num_train_epochs and data.train_tokens", ge=1)
     num_train_epochs: float | None = setting(None, "passes over the training tokens", gt=0)
     logging_freq: int = setting(10, "interval of log lines [steps]", ge=1)
     eval_freq: int = setting(500, "interval of evaluations [steps]; 0 = never", ge=0)
     eval_iters: int = setting(10, "global batches of the validation set per evaluation", ge=1)
-    test_iters: int | None = setting(
-        None, "global batches of the test set at the end; unset: 10 · eval_iters; 0 = none", ge=0
-    )
+    test_iters: int | None = setting(None, "global batches of the test set at the end; unset: 10 · eval_iters", ge=0)
     save_steps: int = setting(1000, "interval of checkpoints [steps]; one more is saved at the end", ge=1)
     keep_checkpoints: int | None = setting(2, "number of latest checkpoints to keep; unset: all", ge=1)
     seed: int = setting(1024, "seed of initial weights, sample order and dropout", ge=0, lt=1 << 32)
     compile: bool = setting(False, "compile the model with torch.compile")
-    tracking: tuple[Literal["tensorboard", "wandb"], ...] = setting(
-        ("tensorboard",), "trackers that receive the log, in addition to log.jsonl"
-    )
+    tracking: tuple[Literal["tensorboard", "wandb"], ...] = setting(("tensorboard",), "trackers beside log.jsonl")
     wandb_project: str = setting("japanese-lm-course", "wandb: name of the project; offline unless WANDB_MODE is set")
-    peak_tflops: float | None = setting(
-        None, "peak of one device in this format [TFLOP/s], for FLOPs utilization; unset: that of known cards", gt=0
-    )
+    peak_tflops: float | None = setting(None, "peak of one device [TFLOP/s]; unset: that of known cards", gt=0)
     wall_clock_breakdown: bool = setting(
-        False, "print DeepSpeed's times of forward pass, backward pass and step in the run's output"
+        False, "DeepSpeed's times of forward, backward and step in output.txt"
     )
 
 
@@ -179,9 +163,7 @@ class SlurmConfig:
 
     nodes: int = setting(1, "nodes", ge=1)
     cpus_per_rank: int = setting(8, "CPU cores per rank", ge=1)
-    time: str = setting(
-        "1-00:00:00", "time limit per job, [days-]hours:minutes:seconds", pattern=r"^(\d+-)?\d+:\d\d:\d\d$"
-    )
+    time: str = setting("1-00:00:00", "time limit per job, [days-]h:mm:ss", pattern=r"^(\d+-)?\d+:\d\d:\d\d$")
     memory: str = setting("", "memory per node, such as 900G; unset: the cluster's default")
     partition: str = setting("", "partition; unset: the cluster's default")
     account: str = setting("", "account; unset: the user's default")
@@ -191,9 +173,7 @@ class SlurmConfig:
 class LaunchConfig:
     """Settings for the DeepSpeed launcher: where the ranks run."""
 
-    ranks: int | None = setting(
-        None, "processes on this node; unset: one per GPU, or 1; may change when a run is resumed", ge=1, le=1024
-    )
+    ranks: int | None = setting(None, "processes per node; unset: one per GPU, or 1", ge=1, le=1024)
     device: Literal["auto", "cpu"] = setting("auto", "auto: GPUs if there are any; cpu: always CPU ranks")
     hostfile: Path | None = setting(None, "DeepSpeed hostfile with lines `name slots=8`; unset: only this node")
     master_addr: str = setting("", "address of the first node, for several; unset: DeepSpeed or Slurm determines it")
@@ -260,8 +240,4 @@ def absolute(settings: Any) -> Any:
 class RunsConfig:
     """The `training.runs` section of a profile."""
 
-    folder: Path | None = setting(
-        None,
-        "folder for the runs and checkpoints, which survives the machine, such as one on a mounted drive; used if its "
-        "parent exists, else the workspace",
-    )
+    folder: Path | None = setting(None, "folder for runs, such as one on a mounted drive; used if its parent exists")

@@ -84,10 +84,6 @@ class Task(ABC):
         """Return the settings that must not change when a run is resumed, by dotted key."""
 
     @abstractmethod
-    def train_length(self, settings: Any) -> tuple[object, ...]:
-        """Return the settings that determine the training length."""
-
-    @abstractmethod
     def model(self) -> Any:
         """Return the model to train, in a rank. Under ZeRO stage 3, its weights are sharded while it is built."""
 

@@ -23,7 +23,7 @@ from transformers.trainer_utils import IntervalStrategy
 
 from course_lib.checkpoints.safe_load import refusal
 from course_lib.errors import CourseError, UsageError
-from course_lib.training import checkpoint, cpu_extension, log, reshard, stop_request
+from course_lib.training import checkpoint, cpu_extension, interruptions, log, reshard
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
 from course_lib.training.freezing import digests, require_unchanged
@@ -255,7 +255,7 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.trainer.loss_sums.append(self.trainer._tr_loss.clone())
-        if stop_request.agreed(args.device):
+        if interruptions.stop_agreed(args.device):
             self.trainer.stopped = control.should_training_stop = control.should_save = True
             control.should_evaluate = False
         now = perf_counter()

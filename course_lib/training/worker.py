@@ -1,7 +1,7 @@
-"""The script for one rank, started by the DeepSpeed launcher: `worker.py TASK RUN DIGEST STEP`.
+"""The script for one rank, started by the DeepSpeed launcher: `worker.py TASK RUN START STEPS`.
 
-TASK names a subclass of `Task` (`module:class`), RUN is the run folder, DIGEST that of its files (run_dir.py), and STEP
-the step to continue from, 0 for a new run. Unless a rank is killed, it reports how it ended as an event.
+TASK names a subclass of `Task` (`module:class`), RUN is the run folder, START the step to continue from, 0 for a new
+run, and STEPS the last one. Unless a rank is killed, it reports how it ended as an event.
 """
 
 import contextlib
@@ -11,7 +11,6 @@ import select
 import signal
 import sys
 import threading
-import time
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -20,22 +19,16 @@ import orjson
 
 from course_lib.errors import CourseError
 from course_lib.language.words import mark
-from course_lib.training import checkpoint, cpu_extension, run_dir, stop_request
+from course_lib.training import checkpoint, cpu_extension, interruptions, run_dir
 from course_lib.training.events import emit
 from course_lib.training.task import Task
 
 # words in the error of a rank that has no memory, and of one whose peer has exited
 MEMORY = ("OutOfMemory", "out of memory", "can't allocate memory", "ALLOC_FAILED")
 LOST = ("Connection closed by peer", "Connection reset", "NCCL", "Gloo", "DistBackend", "Broken pipe")
-# time after which a node sees what another node has written, for NFS with its default acdirmax, and some more [s]
-VISIBLE = 90.0
 
 
-class NodeError(CourseError):
-    """Error for a node that does not fit the others. The message gets the node's name in front."""
-
-
-def main(task: str, run: Path, digest: str, start_step: int) -> None:
+def main(task: str, run: Path, start: int, steps: int) -> None:
     """Train or resume the run in a folder, and exit with code 0 or 1."""
     os.environ |= cpu_extension.build_environment()
     if os.environ.get("DS_ACCELERATOR") == "cpu":
@@ -44,11 +37,10 @@ def main(task: str, run: Path, digest: str, start_step: int) -> None:
     rank = int(os.environ.get("RANK", "0"))
     _tell_termination(rank)
     _end_with_reader()
-    stop_request.listen()
+    interruptions.listen()
     emit("start", rank=rank, pid=os.getpid())
     try:
-        wait_for_folder(run, digest)
-        emit("finished", rank=rank, stopped=_train(task, run, start_step))
+        emit("finished", rank=rank, stopped=_train(task, run, start, steps))
         code = 0
     # The process that started the run has exited.
     except BrokenPipeError:
@@ -66,7 +58,7 @@ def main(task: str, run: Path, digest: str, start_step: int) -> None:
     os._exit(code)
 
 
-def _train(task: str, run: Path, start_step: int) -> bool:
+def _train(task: str, run: Path, start: int, steps: int) -> bool:
     """Train to the last step; return True if the rank was asked to stop before it."""
     # Imported modules are never freed, so garbage collection during the imports would only take time.
     gc.disable()
@@ -81,39 +73,22 @@ def _train(task: str, run: Path, start_step: int) -> bool:
     # DeepSpeed's launcher numbers the nodes and their ranks.
     if os.environ.get("CROSS_RANK", "0") != "0" and os.environ.get("LOCAL_RANK") == "0":
         require_same_inputs(loaded, run)
-    resolved = run_dir.resolved(run)
     compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled()
     compiling = mark("compiling DeepSpeed's extension, once, about a minute")
     _stage(compiling if compiles else mark("building model and optimizer"))
-    trainer = RunTrainer(loaded, resolved.batch, resolved.steps)
+    batch = loaded.settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1")))
+    trainer = RunTrainer(loaded, batch, steps)
     gc.freeze()
     gc.enable()
-    trainer.run_to_end(checkpoint.at(run, start_step) if start_step else None)
+    trainer.run_to_end(checkpoint.at(run, start) if start else None)
     return trainer.stopped
 
 
-def wait_for_folder(run: Path, digest: str) -> None:
-    """Return once this node sees the run folder as the launcher left it; raises NodeError after VISIBLE seconds."""
-    end = time.monotonic() + VISIBLE
-    while run_dir.digest(run) != digest:
-        # A file system that is not shared shows nothing of the folder, or an older run in it.
-        if time.monotonic() > end or not run.is_dir():
-            raise NodeError(
-                f"{run}: its files are not those of the first node; engine.output_dir must be on a file system that "
-                "all nodes share, at the same path"
-            )
-        time.sleep(0.5)
-
-
 def require_same_inputs(task: Task, run: Path) -> None:
-    """Raise NodeError if the inputs of the run that this node sees are not those of the first node."""
-    wanted = orjson.loads((run / run_dir.DATA).read_bytes())
-    try:
-        found = orjson.loads(orjson.dumps(task.fingerprint()))
-    except (OSError, CourseError) as error:
-        raise NodeError(f"{error}; the data must be at the same path on all nodes") from None
+    """Raise CourseError if the inputs of the run that this node sees are not those of the first node."""
+    found, wanted = orjson.loads(orjson.dumps(task.fingerprint())), orjson.loads((run / run_dir.DATA).read_bytes())
     if different := [key for key, value in wanted.items() if found.get(key) != value]:
-        raise NodeError(f"{different[0]}: not the same content as on the first node; copy the files again")
+        raise CourseError(f"{different[0]}: not the same content as on the first node; copy the files again")
 
 
 def _stage(what: str) -> None:
@@ -123,10 +98,8 @@ def _stage(what: str) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """Classify an error: `node` (does not fit), `user` (clear message), `memory`, `lost` (another rank) or `crash`."""
+    """Classify an error: `user` (clear message), `memory`, `lost` (another rank) or `crash`."""
     text = f"{type(error).__name__} {error}"
-    if isinstance(error, NodeError):
-        return "node"
     if isinstance(error, CourseError):
         return "user"
     if isinstance(error, MemoryError) or any(words in text for words in MEMORY):
@@ -166,4 +139,4 @@ def _end_with_reader() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

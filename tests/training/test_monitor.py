@@ -58,10 +58,10 @@ def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
     )
     both = nodes.find(settings)
     assert (both.ranks, both.of(7), both.of(8), both.started_by) == (16, "worker-1", "worker-2", "ssh")
-    command = " ".join(launch.command(Gpt2(settings), both, 200))
+    command = " ".join(launch.command(Gpt2(settings), both, 200, 300))
     options = "--master_port 29500 --no_local_rank --master_addr 10.0.0.1"
     assert f"deepspeed.launcher.runner --hostfile {hosts} {options}" in command
-    assert command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output  200")
+    assert command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output 200 300")
     assert "--world_info" not in command
 
 

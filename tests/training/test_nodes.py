@@ -8,8 +8,7 @@ from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
-from course_lib.training import launch, nodes, run_dir, worker
-from course_lib.training.task import CONFIG
+from course_lib.training import launch, nodes
 
 from tests.training.ranks import command_of_runner
 
@@ -45,7 +44,7 @@ def test_srun_starts_each_node_as_deepspeeds_own_runner_would(
     chosen = config.build(PretrainConfig, {"launch": {"device": "cpu", "ranks": 2, "master_port": 7}})
     found = nodes.find(chosen)
     assert found == nodes.Nodes({"nodeA": 2, "nodeB": 2}, "srun", "10.0.0.1")
-    mine = launch.command(Gpt2(chosen), found, 0)
+    mine = launch.command(Gpt2(chosen), found, 0, 9)
     assert mine[:3] == ["srun", "--nodes=2", "--ntasks=2"] and "--no_local_rank" in mine
     for option in ("--master_addr", "--master_port"):
         assert mine[mine.index(option) + 1] == theirs[theirs.index(option) + 1], option
@@ -66,18 +65,3 @@ def test_a_wrong_line_of_the_hostfile_is_named(hosts: Path, line: str) -> None:
     hosts.write_text(f"nodeA slots=1\n{line}\n", encoding="utf8")
     with pytest.raises(UsageError, match=f"launch.hostfile: {hosts}, line 2"):
         nodes.find(settings(hosts))
-
-
-def test_a_folder_that_is_another_or_old_is_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "VISIBLE", 0.1)
-    with pytest.raises(worker.NodeError, match="engine.output_dir must be on a file system"):
-        worker.wait_for_folder(tmp_path / "nowhere", "d")
-    run = tmp_path / "run"
-    run.mkdir()
-    for name in (CONFIG, run_dir.RESOLVED, run_dir.DEEPSPEED, run_dir.DATA):
-        (run / name).write_text("{}", encoding="utf8")
-    digest = run_dir.digest(run)
-    worker.wait_for_folder(run, digest)
-    (run / run_dir.RESOLVED).write_text('{"steps": 5}', encoding="utf8")
-    with pytest.raises(worker.NodeError, match="not those of the first node"):
-        worker.wait_for_folder(run, digest)

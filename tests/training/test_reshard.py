@@ -62,7 +62,7 @@ def train(tasks: dict[str, Task], number: int, resume: bool) -> None:
         folder = task.settings.engine.output_dir
         batch = task.settings.batch.resolve(number)
         with run_dir.sole_user(folder):
-            run_dir.prepare(task, run_dir.Resolved(batch, task.steps(batch)), resume, lambda _: None)
+            run_dir.prepare(task, batch, resume, lambda _: None)
         words += [task.name(), str(folder)]
     ranks.launch(SCRIPT, *words, ranks=number)
 

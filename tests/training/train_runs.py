@@ -11,7 +11,7 @@ from pathlib import Path
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 from accelerate.state import AcceleratorState, GradientState
-from course_lib.training import checkpoint, run_dir
+from course_lib.training import checkpoint
 from course_lib.training.task import Task
 from course_lib.training.trainer import RunTrainer
 
@@ -20,11 +20,11 @@ def main(resume: bool, names: list[str], folders: list[Path]) -> None:
     for name, folder in zip(names, folders, strict=True):
         module, _, task = name.partition(":")
         loaded: Task = getattr(import_module(module), task).read(folder)
-        resolved = run_dir.resolved(folder)
+        batch = loaded.settings.batch.resolve(int(os.environ["WORLD_SIZE"]))
         AcceleratorState._reset_state(reset_partial_state=True)
         GradientState._reset_state()
         latest = checkpoint.whole_checkpoints(folder)[0] if resume else None
-        RunTrainer(loaded, resolved.batch, resolved.steps).run_to_end(latest)
+        RunTrainer(loaded, batch, loaded.steps(batch)).run_to_end(latest)
 
 
 if __name__ == "__main__":
