@@ -4,26 +4,14 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from course_lib.errors import UsageError
 from course_lib.japanese import mecab
 from course_lib.japanese.lattice import Step
 from course_lib.language.words import mark, tr
-from course_lib.notebooks.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    MUTED,
-    ORANGE,
-    PLAIN,
-    SMALL,
-    Canvas,
-    rows_without_overlap,
-    with_minus,
-)
+from course_lib.notebooks import canvas
 from course_lib.notebooks.drawing import Drawing
 
-# Width of a character's column, height of a tile, left margin [pixels], and the longest sentence that fits.
-COLUMN, TILE, LEFT, LONGEST = 66, 76, 20, 13
+# Width of a character's column, height of a tile, and left margin [pixels].
+COLUMN, TILE, LEFT = 66, 76, 20
 # Words in a line of the cheapest path.
 PER_LINE = 6
 # Output format of MeCab: all candidates. The end of the sentence gets a byte offset beyond any sentence.
@@ -47,9 +35,6 @@ def mecab_lattice(sentence: str) -> list[Node]:
     Of several entries with the same text, position and part of speech, the one with the cheapest path is kept. The
     output format is described at https://taku910.github.io/mecab/format.html.
     """
-    if not sentence or any(map(str.isspace, sentence)):
-        message = mark("sentence: {sentence!r} is not allowed; allowed: a text without white space")
-        raise UsageError(tr(message, sentence=sentence))
     nodes: dict[tuple[str, str, int], Node] = {}
     for line in mecab.tagger(CANDIDATES).parse(sentence).splitlines():
         surface, part, offset, cost, total, best = line.rsplit(",", 5)
@@ -73,52 +58,47 @@ def lattice(nodes: Sequence[Node], other: Sequence[Step] = ()) -> Drawing:
         other: a second path through the same sentence, as `lattice.path` returns it; its words are green.
     """
     *words, end = nodes
-    length = end.start
-    if length > LONGEST:
-        message = mark("nodes: a sentence of {length} characters is too long to draw; allowed: up to {longest}")
-        raise UsageError(tr(message, length=length, longest=LONGEST))
     starts = accumulate((len(step.word) for step in other), initial=0)
     # Like the first four fields of a node, which identify it.
     second = {(step.word, step.part_of_speech, start, step.cost) for step, start in zip(other, starts, strict=False)}
     # Words of each path come together, so that they share a row.
     words = sorted(words, key=lambda node: (not node.best, node[:4] not in second, node.start, len(node.surface)))
-    rows = rows_without_overlap((node.start, node.start + len(node.surface)) for node in words)
+    rows = canvas.rows_without_overlap((node.start, node.start + len(node.surface)) for node in words)
     path = [*(node for node in words if node.best), end]
     steps = [
         Step(node.surface, node.part, node.cost, node.total - before - node.cost, node.total)
         for node, before in zip(path, [0, *(node.total for node in path)], strict=False)
     ]
     below = 78 + (max(rows) + 1) * (TILE + 6)
-    paths = [(tr("cheapest path"), steps, ORANGE), (tr("other path"), other, GREEN)][: 2 if other else 1]
+    paths = [(tr("cheapest path"), steps, canvas.ORANGE), (tr("other path"), other, canvas.GREEN)][: 2 if other else 1]
     heights = [48 + 72 * -(-len(each) // PER_LINE) for _, each, _ in paths]
-    canvas = Canvas(max(2 * LEFT + COLUMN * length, 860), below + 34 + sum(heights))
-    characters = {node.start + offset: character for node in words for offset, character in enumerate(node.surface)}
-    for position, character in characters.items():
-        canvas.text(LEFT + COLUMN * (position + 0.5), 56, character, 16, bold=True)
+    card = canvas.Canvas(max(2 * LEFT + COLUMN * end.start, 860), below + 34 + sum(heights))
+    for position, character in enumerate("".join(node.surface for node in path)):
+        card.text(LEFT + COLUMN * (position + 0.5), 56, character, 16, bold=True)
     for node, row in zip(words, rows, strict=True):
         x, span = LEFT + COLUMN * node.start, COLUMN * len(node.surface) - 4
-        numbers = with_minus(f"{node.cost:,}"), with_minus(f"{node.total:,}")
-        color = ORANGE if node.best else GREEN if node[:4] in second else PLAIN
-        canvas.box(x, 74 + row * (TILE + 6), span, TILE, node.surface, node.part, *numbers, color=color, bold=True)
+        numbers = canvas.with_minus(f"{node.cost:,}"), canvas.with_minus(f"{node.total:,}")
+        color = canvas.ORANGE if node.best else canvas.GREEN if node[:4] in second else canvas.PLAIN
+        card.box(x, 74 + row * (TILE + 6), span, TILE, node.surface, node.part, *numbers, color=color, bold=True)
     legend = tr("in a tile: part of speech, cost of the word, cost of the cheapest path to its end")
-    canvas.text(16, below + 8, legend, SMALL, MUTED, "start")
+    card.text(16, below + 8, legend, canvas.SMALL, canvas.MUTED, "start")
     y = below + 34
     facts = []
     for (name, each, color), height in zip(paths, heights, strict=True):
-        total = with_minus(f"{each[-1].total:,}")
-        canvas.text(16, y, tr("{name}, with the cost of each connection", name=name), SMALL, color.line, "start")
-        canvas.box(16, y + 28, 54, 40, tr("start"), "0", color=GREY, size=SMALL)
+        total = canvas.with_minus(f"{each[-1].total:,}")
+        card.text(16, y, tr("{name}, with the cost of each connection", name=name), canvas.SMALL, color.line, "start")
+        card.box(16, y + 28, 54, 40, tr("start"), "0", color=canvas.GREY, size=canvas.SMALL)
         for number, step in enumerate(each):
             line, column = divmod(number, PER_LINE)
             x, top = 132 + 122 * column, y + 28 + 72 * line
-            word, fill = (step.word, color) if step.word else (tr("end"), GREY)
-            box = canvas.box(x, top, 60, 40, word, with_minus(f"{step.cost:,}"), color=fill)
-            canvas.arrow((x - 62, box.left[1]), box.left)
-            canvas.text(x - 31, top - 10, with_minus(f"{step.connection:+,}"), SMALL, BLUE.line)
-        canvas.text(16, y + height - 28, tr("sum of all costs: {total}", total=total), anchor="start")
+            word, fill = (step.word, color) if step.word else (tr("end"), canvas.GREY)
+            box = card.box(x, top, 60, 40, word, canvas.with_minus(f"{step.cost:,}"), color=fill)
+            card.arrow((x - 62, box.left[1]), box.left)
+            card.text(x - 31, top - 10, canvas.with_minus(f"{step.connection:+,}"), canvas.SMALL, canvas.BLUE.line)
+        card.text(16, y + height - 28, tr("sum of all costs: {total}", total=total), anchor="start")
         costs = ", ".join(f"{step.word} {step.part_of_speech} {step.cost:,}" for step in each[:-1])
         message = mark("The {name} is {costs}; with the costs of the connections, its total is {total}.")
         facts.append(tr(message, name=name, costs=costs, total=total))
         y += height
     message = mark("{number} candidate words with their costs, each below the characters that it spans. {paths}")
-    return canvas.finish(tr("MeCab's lattice"), tr(message, number=len(words), paths=" ".join(facts)))
+    return card.finish(tr("MeCab's lattice"), tr(message, number=len(words), paths=" ".join(facts)))

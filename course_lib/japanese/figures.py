@@ -18,16 +18,11 @@ KINDS = (
 )
 
 
-def changed_characters(texts: Iterable[str]) -> Counter[str]:
-    """Count the characters that normalization replaced or removed in the texts, by kind of character."""
-    lost = ((Counter(text) - Counter(normalize(text))).elements() for text in texts)
-    return Counter(map(_kind, chain.from_iterable(lost)))
-
-
 def normalization_changes(texts: Iterable[str]) -> Any:
     """Draw a bar chart of the eight kinds of characters that normalization replaced or removed most often."""
     texts = list(texts)
-    counts = changed_characters(texts).most_common(8)[::-1]
+    lost = ((Counter(text) - Counter(normalize(text))).elements() for text in texts)
+    counts = Counter(map(_kind, chain.from_iterable(lost))).most_common(8)[::-1]
     figure, axis = subplots()
     bars = axis.barh([kind for kind, _ in counts], [number for _, number in counts], color=AFTER)
     axis.bar_label(bars, padding=3)

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.japanese import jumanpp, mecab
-from course_lib.japanese.normalize import normalize
 from course_lib.language.columns import padded
 from course_lib.language.words import tr
 
@@ -44,8 +43,8 @@ class Score:
     speed: float  # characters per second, on one core
 
 
-def read_gold(path: Path, normalized: bool = True) -> list[list[str]]:
-    """Return the words of each sentence in a gold file; with `normalized`, sentences have to be normalized."""
+def read_gold(path: Path) -> list[list[str]]:
+    """Return the words of each sentence in a gold file."""
     sentences = []
     for number, line in enumerate(require_file(path).read_bytes().splitlines(), 1):
         try:
@@ -56,12 +55,6 @@ def read_gold(path: Path, normalized: bool = True) -> list[list[str]]:
             continue
         if not all(words):
             raise CourseError(f"{path}:{number}: an empty word; allowed: words separated by single spaces")
-        plain = "".join(words)
-        if normalized and normalize(plain) != plain:
-            raise CourseError(
-                f"{path}:{number}: {plain[:30]!r} is not normalized, `normalize` gives {normalize(plain)[:30]!r}; "
-                "write the sentence in this form, or choose --raw"
-            )
         sentences.append(words)
     if not sentences:
         raise CourseError(f"{path}: no sentences; allowed: one sentence per line, words separated by single spaces")

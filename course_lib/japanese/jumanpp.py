@@ -1,9 +1,9 @@
 """Segmentation of lines into words with Juman++ v2 (https://github.com/ku-nlp/jumanpp), without losing text.
 
-Juman++ drops a line without an error message if the line is too long, begins with "# " or is not UTF-8. It runs out of
-memory on a long run of characters of one class. Its exit code does not show such failures. This module therefore cuts
-lines into pieces that Juman++ can process, and compares the output with the text sent. If they differ, it sends the
-two halves of the batch again, down to the failing piece, which is split only at whitespace.
+Juman++ drops a line without an error message if it has over 4096 bytes, begins with "# " or is not UTF-8. A long run of
+characters of one class takes all memory. The exit code does not show such failures. This module therefore cuts lines
+into pieces that Juman++ can process, and compares the output with the text sent. If they differ, it sends the two
+halves of the batch again, down to the failing piece, which is split only at whitespace.
 """
 
 import os
@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.japanese import mecab
 
-# Bytes; Juman++ drops longer lines.
-LONGEST_PIECE = 4096
 # Characters of one class; memory use in Juman++ grows with the cube of the run length: a run of 500 characters takes
 # 0.5 GB, or 5 GB for some characters.
 LONGEST_RUN = 100
@@ -39,9 +38,6 @@ CLASSES = (
     "\u4e00-\u9fff々〇○",
 )
 RUN = re.compile("|".join(f"[{kind}]{{{LONGEST_RUN}}}(?=[{kind}])" for kind in CLASSES))
-# A long text is best cut after a sentence end, otherwise after a comma or whitespace.
-GOOD_CUTS = (re.compile(r".*[。！？!?]", re.S), re.compile(r".*[、，,\s]", re.S), re.compile(".*", re.S))
-
 PROBE = ("外国人参政権を持つ", "これは 本です")
 NOT_FOUND = (
     "jumanpp: not found on PATH nor in $JUMANPP; build the official release with its model "
@@ -132,20 +128,11 @@ def pieces(line: str) -> Iterator[str]:
 
     A piece that matches UNFIT must not be sent to Juman++.
     """
-    for part in filter(None, UNFIT.split(line)):
-        for piece in [part] if UNFIT.match(part) else _short(part):
-            # Juman++ treats a line that begins with "# " as a comment.
-            comment = piece.startswith("# ") and piece != "# "
-            yield from ("#", piece[1:]) if comment else (piece,)
-
-
-def _short(text: str) -> Iterator[str]:
-    """Yield the text cut inside long runs of one character class, then into pieces of at most LONGEST_PIECE bytes."""
-    at = 0
-    for end in (*(match.end() for match in RUN.finditer(text)), len(text)):
-        while at < end:
-            piece = text[at : min(end, at + LONGEST_PIECE)].encode()[:LONGEST_PIECE].decode("utf-8", "ignore")
-            if at + len(piece) < end:
-                piece = next(match[0] for match in (cut.match(piece) for cut in GOOD_CUTS) if match)
-            yield piece
-            at += len(piece)
+    for part in UNFIT.split(line):
+        at = 0
+        for end in (*(match.end() for match in RUN.finditer(part)), len(part)):
+            for piece in mecab.cut(part[at:end]):
+                # Juman++ treats a line that begins with "# " as a comment.
+                comment = piece.startswith("# ") and piece != "# "
+                yield from ("#", piece[1:]) if comment else (piece,)
+            at = end

@@ -34,9 +34,6 @@ def path(words: Sequence[str]) -> list[Step]:
 
     Its last `total` is the cost of the segmentation. Raises UsageError if a word is not among MeCab's candidates.
     """
-    for word in words:
-        if not word or any(map(str.isspace, word)):
-            raise UsageError(tr("words: {word!r} is not allowed; allowed: words without white space", word=word))
     candidates = mecab.tagger(CANDIDATES).parse("".join(words))
     known = {tuple(map(int, line.split("\t"))) for line in candidates.split("\n") if line}
     ends = accumulate((len(word.encode()) for word in words), initial=0)

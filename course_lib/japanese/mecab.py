@@ -36,19 +36,20 @@ def words(text: str) -> list[str]:
     """Return the words in any text: `"".join(words(text)) == text`. Each space is a word of its own."""
     if len(text) <= LONGEST and not UNFIT.search(text):
         return _piece(text) if text else []
-    return [word for piece in _pieces(text) for word in ([piece] if UNFIT.match(piece) else _piece(piece))]
+    pieces = (piece for part in UNFIT.split(text) for piece in cut(part))
+    return [word for piece in pieces for word in ([piece] if UNFIT.match(piece) else _piece(piece))]
 
 
-def _pieces(text: str) -> Iterator[str]:
-    for part in UNFIT.split(text):
-        at = 0
-        while len(part) - at > LONGEST:
-            cut = CUT.search(part, at + LONGEST // 2, at + LONGEST)
-            end = cut.end() if cut else at + LONGEST
-            yield part[at:end]
-            at = end
-        if at < len(part):
-            yield part[at:]
+def cut(text: str) -> Iterator[str]:
+    """Yield a text in pieces of at most LONGEST characters, cut after a sentence end, comma or whitespace if possible."""
+    at = 0
+    while len(text) - at > LONGEST:
+        found = CUT.search(text, at + LONGEST // 2, at + LONGEST)
+        end = found.end() if found else at + LONGEST
+        yield text[at:end]
+        at = end
+    if at < len(text):
+        yield text[at:]
 
 
 def _piece(text: str) -> list[str]:
@@ -57,25 +58,7 @@ def _piece(text: str) -> list[str]:
     except UnicodeDecodeError:
         # A word boundary lies inside a character.
         return _by_offsets(text)
-    if " " not in text:
-        return dense if "".join(dense) == text else _by_offsets(text)
-    return _with_spaces(text, dense) or _by_offsets(text)
-
-
-def _with_spaces(text: str, dense: list[str]) -> list[str] | None:
-    """Return the words with the spaces as separate words, or None if they do not match the text."""
-    whole, at = [], 0
-    for word in dense:
-        while text.startswith(" ", at):
-            whole.append(" ")
-            at += 1
-        if not text.startswith(word, at):
-            return None
-        if word:
-            whole.append(word)
-        at += len(word)
-    whole += text[at:]
-    return whole if not text[at:].strip(" ") else None
+    return dense if "".join(dense) == text else _by_offsets(text)
 
 
 def _by_offsets(text: str) -> list[str]:
