@@ -1,7 +1,6 @@
 """Finding, marking and removing the checkpoints of a run. The Trainer and DeepSpeed write the checkpoint files.
 
-A checkpoint is complete if it has a valid `complete.json`. This file is written last and lists every other file with
-its size.
+A checkpoint is complete if it has a valid `complete.json`, written last, which lists every other file with its size.
 """
 
 import json
@@ -36,19 +35,14 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def to_export(run: Path, step: int | None = None) -> Path:
-    """Return the checkpoint of a step, or the latest one.
-
-    Raises CourseError if it is incomplete or damaged: an older one is exported only when it is asked for.
-    """
+    """Return the checkpoint of a step, or the latest one. An older one is not a substitute for one that is damaged."""
     whole = whole_checkpoints(run)
     if not whole:
         raise CourseError(f"{run}: the run has no whole checkpoint yet")
-    every = [path for path in (run / FOLDER).glob("checkpoint-*") if step_of(path) >= 0]
-    wanted = at(run, step) if step is not None else max(every, key=step_of)
+    wanted = max((run / FOLDER).glob("checkpoint-*"), key=step_of) if step is None else at(run, step)
     if wanted not in whole:
-        problem = "is damaged or incomplete" if wanted.exists() else "does not exist"
         others = ", ".join(f"--step {step_of(path)}" for path in whole)
-        raise CourseError(f"{wanted}: {problem}; {others} exports a complete checkpoint")
+        raise CourseError(f"{wanted}: damaged, incomplete or missing; {others} exports a complete checkpoint")
     return wanted
 
 

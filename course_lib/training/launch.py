@@ -1,8 +1,7 @@
-"""Training runs with the DeepSpeed launcher.
+"""Training runs with the DeepSpeed launcher: monitor.py reads the output of the ranks, worker.py is the script for one.
 
-monitor.py reads the output of the ranks, and worker.py is the script for one rank. The run folder contains config.yaml,
-deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all other output from the ranks), checkpoints/,
-tensorboard/ and, after the last step, model/.
+The run folder contains config.yaml, deepspeed.json, data.json, tokenizer/, log.jsonl, output.txt (all other output from
+the ranks), checkpoints/, tensorboard/ and, after the last step, model/.
 """
 
 import base64

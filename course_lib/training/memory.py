@@ -69,14 +69,9 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, in
 
     Gradients are those kept between micro-batches. ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters:
     weights, gradients, optimizer states. Stage 1 shards the last term, stage 2 the last two, and stage 3 all three.
-    DeepSpeed also needs:
-
-    - Stages 1 and 2: padding of two flat groups (with and without weight decay) to a multiple of 2·ranks elements.
-    - Stage 1 and higher: an fp32 copy of the weights, even in fp32 training.
-    - Stage 2: the whole gradient of any parameter that straddles a shard boundary.
-    - Stage 3: padding of each parameter, and a whole copy of each small parameter in addition to its shard.
-
-    A frozen parameter has only a weight, which stage 3 also shards.
+    DeepSpeed also needs, from stage 1, an fp32 copy of the weights; in stages 1 and 2, padding of two flat groups (with
+    and without weight decay) to a multiple of 2·ranks elements; in stage 2, the whole gradient of a parameter that
+    straddles a shard boundary; in stage 3, padding of each parameter, and a whole copy of each small one.
     """
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own, frozen, host = [elements for elements, _ in model.trained], sum(model.frozen), 0

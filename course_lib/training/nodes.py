@@ -1,8 +1,4 @@
-"""The nodes of a run: their names, their ranks, and how `course` starts the ranks there.
-
-One `course` starts all ranks: those of this machine itself, those of other machines by ssh (launch.hostfile) or, in a
-Slurm job of several nodes, by `srun`.
-"""
+"""The nodes of a run: one `course` starts all ranks, those of other machines by ssh, or by `srun` in a Slurm job."""
 
 import os
 import re
@@ -80,13 +76,11 @@ def read_hostfile(path: Path) -> dict[str, int]:
     """Return the number of ranks per node from a DeepSpeed hostfile, whose lines are `name slots=N`."""
     slots: dict[str, int] = {}
     for number, text in enumerate(require_file(path).read_text(encoding="utf8").splitlines(), 1):
-        content = text.split("#")[0].strip()
-        line = HOST.fullmatch(content)
-        if content and (not line or line[1] in slots):
-            raise UsageError(
-                f"launch.hostfile: {path}, line {number}: {text!r} is not allowed: expected `name slots=8`, once"
-            )
-        if line:
+        if content := text.split("#")[0].strip():
+            line = HOST.fullmatch(content)
+            if not line or line[1] in slots:
+                wanted = "expected `name slots=8`, once for each node"
+                raise UsageError(f"launch.hostfile: {path}, line {number}: {text!r} is not allowed: {wanted}")
             slots[line[1]] = int(line[2])
     if not slots:
         raise UsageError(f"launch.hostfile: {path}: names no nodes; expected lines `name slots=8`")

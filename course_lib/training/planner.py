@@ -100,7 +100,6 @@ def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
         "parameters": model.parameters,
         "frozen": sum(model.frozen),
         "flops_per_token": model.flops_per_token,
-        "chosen": _row(plan(settings, ranks)),
         "grid": [_row(each) for each in grid(settings, ranks)],
         "cards": [asdict(fit) for fit in what_fits(settings, ranks)],
     }

@@ -72,15 +72,11 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
         ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
             differ = mark(
-                "{checkpoint}: number of ranks {before} → {ranks}, with the same batches; dropout masks and the "
-                "order of sums differ"
+                "{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ"
             )
             on_message(tr(differ, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
         if earlier.lengths() != settings.lengths():
-            longer = mark(
-                "the training length was changed: from here on, learning rate and sample order follow the new length"
-            )
-            on_message(tr(longer))
+            on_message(tr("the training length was changed: learning rate and sample order now follow the new one"))
         log.keep_until(folder, start_step)
     else:
         # Discard the log of an earlier attempt that saved no checkpoint.

@@ -36,15 +36,10 @@ exit "$code"
 def script(
     launch: LaunchConfig, words: Sequence[str], file: Path, overrides: Sequence[str] | None, output: Path | None
 ) -> str:
-    """Return a script for `sbatch` that runs a training command until its last step, in several jobs if necessary.
-
-    Slurm itself requeues a job that has lost a node. `words`, `file`, `overrides` and `output` are the command's.
-    """
+    """Return a script for `sbatch` that runs a training command until its last step, in several jobs if necessary."""
     slurm = launch.slurm
     if launch.ranks is None:
         raise UsageError("launch.ranks: not set; --print-sbatch needs the number of ranks (GPUs) per node")
-    if launch.hostfile:
-        raise UsageError(f"launch.hostfile: {launch.hostfile} is not allowed: Slurm names the nodes; unset it")
     command = [sys.executable, "-m", "course_lib.cli", *words, "-c", str(profiles.find(file).absolute())]
     command += [word for override in overrides or () for word in ("--set", override)]
     command += ["-o", str(output)] if output else []

@@ -150,11 +150,8 @@ class EngineConfig:
     seed: int = setting(1024, "seed of initial weights, sample order and dropout", ge=0, lt=1 << 32)
     compile: bool = setting(False, "compile the model with torch.compile")
     tracking: tuple[Literal["tensorboard", "wandb"], ...] = setting(("tensorboard",), "trackers beside log.jsonl")
-    wandb_project: str = setting("japanese-lm-course", "wandb: name of the project; offline unless WANDB_MODE is set")
     peak_tflops: float | None = setting(None, "peak of one device [TFLOP/s]; unset: that of known cards", gt=0)
-    wall_clock_breakdown: bool = setting(
-        False, "DeepSpeed's times of forward, backward and step in output.txt"
-    )
+    wall_clock_breakdown: bool = setting(False, "DeepSpeed's times of forward, backward and step in output.txt")
 
 
 @dataclass(frozen=True, config=STRICT)

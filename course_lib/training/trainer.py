@@ -94,7 +94,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         except pickle.UnpicklingError as error:
             raise refusal(Path(str(latest)), error) from error
         if self.test_dataset is not None and not self.stopped:
-            self.evaluate_on(self.test_dataset, "test")
+            self.evaluate(self.test_dataset, metric_key_prefix="test")
 
     def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
         """Return the loss for a held-out batch as the Trainer expects it: (loss, None, None)."""
@@ -196,16 +196,14 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             self.norms.append(float(norm))
         return norm
 
-    def evaluate_on(self, part: Any, kind: str) -> float:
-        """Return the mean loss on a held-out set [nats], and log it as `kind`; the log's clock is stopped."""
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
+        """Evaluate as the base class does, and log the mean loss [nats]; the log's clock is stopped."""
         with self.meter.stopped():
             started = perf_counter()
-            loss = float(super().evaluate(part, metric_key_prefix=kind)[f"{kind}_loss"])
-            self._say(kind, loss=loss, seconds=perf_counter() - started)
-        return loss
-
-    def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
-        return {"eval_loss": self.evaluate_on(self.eval_dataset, "eval")}
+            metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+            loss = float(metrics[f"{metric_key_prefix}_loss"])
+            self._say(metric_key_prefix, loss=loss, seconds=perf_counter() - started)
+        return metrics
 
     def _say(self, kind: str, **values: Any) -> None:
         if self.is_world_process_zero():
@@ -270,7 +268,7 @@ def training_arguments(
     """Return the Hugging Face TrainingArguments for a run. Also set environment variables for the trackers."""
     engine, precision = settings.engine, settings.precision
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(engine.output_dir / "tensorboard")
-    os.environ["WANDB_PROJECT"], os.environ["WANDB_DIR"] = engine.wandb_project, str(engine.output_dir)
+    os.environ["WANDB_DIR"] = str(engine.output_dir)
     os.environ.setdefault("WANDB_MODE", "offline")
     on_gpu = torch.cuda.is_available()
     if on_gpu and precision.dtype == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -252,13 +251,6 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
             launch.train(Gpt2(changed), resume=True)
     done = launch.train(Gpt2(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1")), resume=True)
     assert done.steps == STEPS and done.log == unbroken.log
-
-
-@pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")
-def test_a_tracker_that_is_missing_is_named_before_anything_starts(place, tmp_path):
-    with pytest.raises(UsageError, match="engine.tracking: wandb is not installed"):
-        launch.train(Gpt2(settings(place, tmp_path / "run", "engine.tracking=[wandb]")))
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.rehearse
