@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, TextIO
 
-SAYING = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
 class Terminated(SystemExit):
@@ -79,14 +79,14 @@ def _main(arguments: list[str] | None) -> int:
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
     except CourseError as error:
-        return _say(str(error), error.exit_code)
+        return _report(str(error), error.exit_code)
     # A wrong option or argument, or no command. Without a command, the message is the help text.
     except usage_error as error:
         text = error.format_message()
         if "\n" not in text:
             command = error.ctx.command_path if error.ctx else "course"
             text = f"{text} (see `{command} --help`)"
-        return _say(text, 2)
+        return _report(text, 2)
     except (typer.Abort, KeyboardInterrupt):
         return _stopped(signal.SIGINT)
     except Terminated as error:
@@ -103,7 +103,7 @@ def _main(arguments: list[str] | None) -> int:
         full = error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN)
         if full:
             _discard(sys.stdout)
-        return _say(f"{error.filename or ('standard output' if full else 'file')}: {error.strerror or error}", 1)
+        return _report(f"{error.filename or ('standard output' if full else 'file')}: {error.strerror or error}", 1)
     return 0
 
 
@@ -116,7 +116,7 @@ def _on_signals(interrupt: "Any", terminate: "Any") -> None:
 
     # Python allows signal handlers only in the main thread.
     if threading.current_thread() is threading.main_thread():
-        for number in SAYING:
+        for number in ENDINGS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 signal.signal(number, interrupt if number == signal.SIGINT else terminate)
 
@@ -137,7 +137,7 @@ def _terminate(number: int, _frame: "FrameType | None") -> None:
 
 
 def _stopped(number: signal.Signals) -> int:
-    return _say(f"{SAYING[number]}; earlier products are unchanged", 128 + number)
+    return _report(f"{ENDINGS[number]}; earlier products are unchanged", 128 + number)
 
 
 def _discard(stream: "TextIO") -> None:
@@ -145,7 +145,7 @@ def _discard(stream: "TextIO") -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _say(message: str, code: int) -> int:
+def _report(message: str, code: int) -> int:
     try:
         print(message if "Usage:" in message else "course: " + " ".join(message.split()), file=sys.stderr)
     # The terminal is closed, so nobody reads the message.

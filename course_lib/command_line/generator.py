@@ -31,7 +31,7 @@ WORKERS = typer.Option("--workers", min=1, max=MOST_WORKERS, help="processes; de
 SETTINGS = "YAML settings, or the name of a profile"
 SET = typer.Option("--set", metavar="KEY=VALUE", help="one setting (dotted key); repeatable")
 JSON = typer.Option("--json", help="print the result as JSON")
-QUIET = typer.Option("-q", "--quiet", help="print no progress and no remarks, only results and errors")
+QUIET = typer.Option("-q", "--quiet", help="print no progress and no messages, only results and errors")
 PROFILE = typer.Option("--profile", metavar="NAME", help="profile to use instead of COURSE_PROFILE")
 
 

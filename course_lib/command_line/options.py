@@ -55,11 +55,11 @@ def settings(
         chosen = config.build(cls, config.to_dict(chosen) | given)
     if section and (changed := config.changed(chosen)):
         values = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in changed.items())
-        remark(tr("settings: {values}; all others are the defaults", values=values))
+        notify(tr("settings: {values}; all others are the defaults", values=values))
     return chosen
 
 
-def remark(text: str) -> None:
+def notify(text: str) -> None:
     """Print a line to standard error, unless --quiet is given."""
     if not os.environ.get(QUIET):
         print(text, file=sys.stderr)

@@ -46,7 +46,7 @@ class RunKind:
         if file is None or profile:
             file = Path(self.of_profile(profile))
             line = tr("settings: {path}, the run of profile {profile}", path=file, profile=profile or profiles.name())
-            options.remark(line)
+            options.notify(line)
         return configuration.load(self.settings, file, overrides or ()), file
 
     def train(
@@ -74,8 +74,8 @@ class RunKind:
 
         run = launch.train(self.load(self.task)(settings), resume)
         product = self.product and run.folder / self.product
-        said = output.text(self.load("export:export")(run.folder, product))
-        return f"{said} → {product}" if product and str(product) not in said else said
+        summary = output.text(self.load("export:export")(run.folder, product))
+        return f"{summary} → {product}" if product and str(product) not in summary else summary
 
     def load(self, name: str) -> Any:
         """Return a class or function of the package, given as module:name."""

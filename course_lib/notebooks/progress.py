@@ -10,7 +10,7 @@ from typing import Any
 
 from course_lib.language.words import tr
 
-# Environment variable that is set by --quiet, which shows no bars and no remarks.
+# Environment variable that is set by --quiet, which shows no bars and no messages.
 QUIET = "COURSE_QUIET"
 
 

@@ -65,7 +65,7 @@ def use(verb: str, model: Path, place: Path) -> int:
         task.check()
         task.fingerprint()
     except CourseError as error:
-        return cli._say(str(error), error.exit_code)
+        return cli._report(str(error), error.exit_code)
     return 0
 
 
