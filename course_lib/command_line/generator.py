@@ -25,10 +25,18 @@ from course_lib.command_line import options, output
 from course_lib.errors import CourseError
 from course_lib.parallel import default_workers
 
+
+def path(value: str) -> Path:
+    """Return a path on the command line. The empty text is an error, which Path would take for the current folder."""
+    if not value:
+        raise typer.BadParameter("'' is not a path")
+    return Path(value)
+
+
 # More processes than this cost memory and gain nothing.
 MOST_WORKERS = max(64, 4 * default_workers())
 WORKERS = typer.Option("--workers", min=1, max=MOST_WORKERS, help="processes; default: the cores of this machine")
-SETTINGS = "YAML settings, or the name of a profile"
+CONFIG = typer.Option("-c", "--config", metavar="FILE", help="YAML settings, or the name of a profile", parser=path)
 SET = typer.Option("--set", metavar="KEY=VALUE", help="one setting (dotted key); repeatable")
 JSON = typer.Option("--json", help="print the result as JSON")
 QUIET = typer.Option("-q", "--quiet", help="print no progress and no messages, only results and errors")
@@ -51,11 +59,12 @@ def command(name: str, function: Callable[..., Any], help: str, section: str = "
     options_of = [_field(field) for field in dataclasses.fields(cls)] if cls else []
     fields = {each.name: each for each in options_of if each and each.name not in (*parameters, "output")}
     parameters |= fields
-    if cls:
-        parameters |= {"config": _config(), "overrides": _keyword("overrides", list[str] | None, SET)}
+    common = [_keyword("quiet", bool, QUIET, False), _keyword("profile", str | None, PROFILE)]
     if signature.return_annotation is not None:
-        parameters["as_json"] = _keyword("as_json", bool, JSON, False)
-    parameters |= {"quiet": _keyword("quiet", bool, QUIET, False), "profile": _keyword("profile", str | None, PROFILE)}
+        common.insert(0, _keyword("as_json", bool, JSON, False))
+    if cls:
+        common[:0] = [_keyword("config", Path | None, CONFIG), _keyword("overrides", list[str] | None, SET)]
+    parameters |= {each.name: each for each in common}
 
     def call(**values: Any) -> None:
         with options.environment(values.pop("profile"), values.pop("quiet")):
@@ -91,11 +100,6 @@ def _keyword(name: str, kind: Any, info: Any, default: Any = None) -> inspect.Pa
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info], default=default)
 
 
-def _config(help: str = "") -> inspect.Parameter:
-    info = typer.Option("-c", "--config", metavar="FILE", help=help or SETTINGS, parser=path)
-    return _keyword("config", Path | None, info)
-
-
 def _parameter(parameter: inspect.Parameter, text: bool) -> inspect.Parameter:
     """Return the argument or option for a parameter of a function."""
     kind, help, limits = parameter.annotation, "", {}
@@ -104,7 +108,7 @@ def _parameter(parameter: inspect.Parameter, text: bool) -> inspect.Parameter:
         limits = dict(*more)
     name, several = parameter.name.rstrip("_"), get_origin(kind) is Sequence
     if name == "config":
-        return _config(help)
+        return _keyword(name, Path | None, CONFIG)
     if name == "overrides":
         return _keyword(name, list[str] | None, SET)
     if name == "workers":
@@ -143,13 +147,6 @@ def _field(field: "dataclasses.Field[Any]") -> inspect.Parameter | None:
     default = "unset" if info.default is None else info.default
     help = info.description if kind is bool else f"{info.description} [default: {default}]"
     return _keyword(field.name, kind | None, typer.Option(flags, metavar=metavar, help=help))
-
-
-def path(value: str) -> Path:
-    """Return a path on the command line. The empty text is an error, which Path would take for the current folder."""
-    if not value:
-        raise typer.BadParameter("'' is not a path")
-    return Path(value)
 
 
 def _product(value: str) -> Path:
