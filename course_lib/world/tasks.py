@@ -4,66 +4,57 @@ from collections.abc import Iterator
 
 from course_lib.world import day
 from course_lib.world.check import check, readings
-from course_lib.world.genre import Document
+from course_lib.world.genre import Document, wordings
 
 TITLES = {
     "tale": "{who}と{color}{item}",
     "weather": "{season}の{area}、明日は{sky}",
     "recipe": "{vegetable}と{meat}の{dish}",
     "match": "{home}対{away}",
-    **dict.fromkeys(("diary", "letter"), "{friend}と{place}へ行った日"),
+    "day": "{friend}と{place}へ行った日",
 }
-# question, answer as it stands in the text; the first MOST whose facts a document has are asked
+# A question, and behind it the answer as it stands in the text. The first MOST whose facts a document has are asked.
 MOST = 4
-DAY = (
-    ("だれと出かけましたか。", "{friend}"),
-    ("どこへ行きましたか。", "{place}"),
-    ("昼に何を食べましたか。", "{meal}"),
-    ("{fruit}を何個買いましたか。", "{count}個"),
-    ("何曜日のことですか。", "{weekday}"),
-)
-QUESTIONS = {
-    "tale": (
-        ("{who}がなくしたものは何ですか。", "{item}"),
-        ("{who}と一緒にいた{animal}の名前は何ですか。", "{pet}"),
-        ("{item}はどこにありましたか。", "{spot}"),
-        ("{who}を助けたのはだれですか。", "{helper}"),
-        ("{item}をなくしたのはだれですか。", "{who}"),
-    ),
-    "weather": (
-        ("明日の{area}は、朝はどんな天気ですか。", "{sky}"),
-        ("明日の最高気温は何度ですか。", "{high}度"),
-        ("明日の最低気温は何度ですか。", "{low}度"),
-        ("風はどちらから吹きますか。", "{wind}"),
-    ),
-    "recipe": (
-        ("この{dish}は何人分ですか。", "{people}人分"),
-        ("{vegetable}は何個使いますか。", "{count}個"),
-        ("{meat}は何グラム使いますか。", "{grams}グラム"),
-        ("全部で何分かかりますか。", "{total}分"),
-    ),
-    "match": (
-        ("試合に勝ったのはどこですか。", "{winner}"),
-        ("試合はどこで行われましたか。", "{venue}"),
-        ("活躍したのはどの選手ですか。", "{hero}"),
-        ("前半に{home}は何点取りましたか。", "{home1}点"),
-    ),
-    **dict.fromkeys(("diary", "letter"), DAY),
-}
+QUESTIONS = wordings("""
+tale     {who}がなくしたものは何ですか。{item}
+         {who}と一緒にいた{animal}の名前は何ですか。{pet}
+         {item}はどこにありましたか。{spot}
+         {who}を助けたのはだれですか。{helper}
+         {item}をなくしたのはだれですか。{who}
+weather  明日の{area}は、朝はどんな天気ですか。{sky}
+         明日の最高気温は何度ですか。{high}度
+         明日の最低気温は何度ですか。{low}度
+         風はどちらから吹きますか。{wind}
+recipe   この{dish}は何人分ですか。{people}人分
+         {vegetable}は何個使いますか。{count}個
+         {meat}は何グラム使いますか。{grams}グラム
+         全部で何分かかりますか。{total}分
+match    試合に勝ったのはどこですか。{winner}
+         試合はどこで行われましたか。{venue}
+         活躍したのはどの選手ですか。{hero}
+         前半に{home}は何点取りましたか。{home1}点
+day      だれと出かけましたか。{friend}
+         どこへ行きましたか。{place}
+         昼に何を食べましたか。{meal}
+         {fruit}を何個買いましたか。{count}個
+         何曜日のことですか。{weekday}
+""")
+SAME = {"diary": "day", "letter": "day"}
 
 
 def title(document: Document) -> str:
     """Return the title of a document; it consists of facts that the text states."""
-    return TITLES[document.genre].format(**document.facts)
+    return TITLES[SAME.get(document.genre, document.genre)].format(**document.facts)
 
 
 def questions(document: Document) -> list[tuple[str, str, str]]:
     """Return up to four questions about a document: question, answer, and the name of the fact that is asked for."""
     found = []
-    for question, answer in QUESTIONS[document.genre]:
+    for wording in QUESTIONS[SAME.get(document.genre, document.genre)]:
+        question, end, answer = wording.partition("。")
         fact = answer[1 : answer.index("}")]
         if fact in document.facts:
-            found.append((question.format(**document.facts), answer.format(**document.facts), fact))
+            found.append(((question + end).format(**document.facts), answer.format(**document.facts), fact))
     return found[:MOST]
 
 
