@@ -48,7 +48,6 @@ class DataConfig:
         ge=1,
     )
     held_out: float = setting(0.05, "held-out share of each class's documents, for evaluation", ge=0, lt=1)
-    reader_workers: int = setting(0, "processes per rank that read batches ahead; 0 = the rank itself", ge=0, le=64)
 
 
 @dataclass(frozen=True, config=STRICT)

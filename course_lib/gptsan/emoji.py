@@ -1,10 +1,8 @@
 """Table of emoji and emoticons: maps strings to twelve tokens, and each token back to one string.
 
 The table is built from Unicode ranges, so it also covers later emoji. It has no sequences joined by U+200D (families,
-professions); each emoji in such a sequence is encoded separately.
+professions), of a hand and a skin tone, or of two letters as a flag; each character of one is encoded separately.
 """
-
-from itertools import product
 
 # For each token: the string that it decodes to, and its code points. Where ranges overlap, the narrower one wins.
 GROUPS = (
@@ -12,7 +10,7 @@ GROUPS = (
     ("🤕", "1F610-1F640 1F915 1F920-1F92F"),
     ("⚽", "26BD-26BE 26F3 2728 1F380-1F3D3 1F3F5-1F3F9 1F93A-1F94F"),
     ("🐯", "1F400-1F43F 1F54A 1F980-1F9AE"),
-    ("🇯🇵", "1F38C 1F3C1 1F3F3-1F3F4 1F6A9"),
+    ("🇯🇵", "1F1E6-1F1FF 1F38C 1F3C1 1F3F3-1F3F4 1F6A9"),
     ("🍙", "2615 1F32D-1F32F 1F336 1F33D-1F33E 1F344-1F37F 1F950-1F96F 1F9C0-1F9CB"),
     (
         "🥁",
@@ -30,9 +28,6 @@ GROUPS = (
     ("(^_^)", ""),
 )
 FACES = "(*^_^*) (^_^;) (^_^) (^o^) (^-^) (^^;) (T_T) (;_;) (>_<) (´・ω・`) (・∀・) (^^)"
-# Regional indicator symbols; a pair of them forms a flag.
-FLAG_LETTERS = [chr(code) for code in range(0x1F1E6, 0x1F200)]
-SKIN_TONES = [chr(code) for code in range(0x1F3FB, 0x1F400)]
 # Variation selector 16, which requests the color version of the preceding character.
 COLOURED = "\ufe0f"
 
@@ -46,11 +41,9 @@ def emoji_tables() -> dict[str, dict[str, str]]:
             first, last = (int(bound, 16) for bound in (bounds.split("-") * 2)[:2])
             ranges.append((first - last, range(first, last + 1), token_of[shown]))
     table = {chr(code): token for _, codes, token in sorted(ranges, key=lambda r: r[0]) for code in codes}
-    hands = [character for character, token in table.items() if token == token_of["🤚"]]
-    table |= {hand + tone: token_of["🤚"] for hand, tone in product(hands, SKIN_TONES)}
     table |= {character + COLOURED: token for character, token in table.items() if len(character) == 1}
-    table |= {f"{key}{coloured}\u20e3": token_of["🟥"] for key in "#*0123456789" for coloured in (COLOURED, "")}
-    table |= {a + b: token_of["🇯🇵"] for a, b in product(FLAG_LETTERS, FLAG_LETTERS)}
+    # The string of a token may be two characters: the flag.
+    table |= token_of
     table |= dict.fromkeys(FACES.split(), token_of["(^_^)"])
     return {
         "emoji": {text: table[text] for text in sorted(table, key=lambda text: (-len(text), text))},

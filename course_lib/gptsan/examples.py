@@ -69,10 +69,6 @@ class Examples:
         self.arrays = {name: _open(folder / f"{name}.npy", shape) for name, shape in shapes.items()}
         self.rows = np.arange(self.report["examples"]) if rows is None else rows
 
-    def __reduce__(self) -> tuple[type["Examples"], tuple[Path, npt.NDArray[np.int64]]]:
-        # Pickle only the folder and the row indices: each reader process maps the files itself.
-        return Examples, (self.folder, self.rows)
-
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -83,12 +79,6 @@ class Examples:
     def __iter__(self) -> Iterator[dict[str, npt.NDArray[np.int64]]]:
         return map(self.__getitem__, range(len(self)))
 
-    @property
-    def classes(self) -> dict[int, int] | None:
-        """Number of examples in each class in the folder, or None if the examples have no classes."""
-        counts = self.report["classes"]
-        return None if counts is None else {int(label): count for label, count in counts.items()}
-
     def check(self, vocab_size: int, d_spout: int | None = None) -> None:
         """Check that a model can be trained on the examples. Without class labels or a spout, any `i` is allowed."""
         if self.report["largest_id"] >= vocab_size:
@@ -96,9 +86,10 @@ class Examples:
                 f"{self.folder}: has token {self.report['largest_id']}, but the model's vocab_size is {vocab_size}; "
                 "encode with the model's own tokenizer"
             )
-        if d_spout is not None and self.classes and max(self.classes) >= d_spout:
+        largest = max(map(int, self.report["classes"] or ()), default=0)
+        if d_spout is not None and largest >= d_spout:
             raise UsageError(
-                f"{self.folder}: has class {max(self.classes)}, but the model's d_spout is {d_spout}: "
+                f"{self.folder}: has class {largest}, but the model's d_spout is {d_spout}: "
                 f"classes are 0 to {d_spout - 1}"
             )
 
@@ -109,7 +100,7 @@ class Examples:
         was trained on its beginning. Only if a class has a single document are its examples split instead. `held_out`
         is the fraction of each class's documents to hold out; unless it is 0, at least one of two or more.
         """
-        labels = self.arrays["i"][self.rows] if self.classes else np.zeros(len(self), DTYPE)
+        labels = self.arrays["i"][self.rows] if self.report["classes"] else np.zeros(len(self), DTYPE)
         documents = self.arrays["document"][self.rows]
         rng, held = np.random.default_rng(seed), np.zeros(len(self), bool)
         for label in np.unique(labels) if held_out else ():

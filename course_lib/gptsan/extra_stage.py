@@ -71,12 +71,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
         write_json(temporary / IGNORE, frozen)
         (temporary / TRAIN).write_text(SETTINGS, encoding="utf8")
     made = sum(elements[name] for name in new)
-    return {
-        "layers": config.num_layers,
-        "kept": sum(elements.values()) - made,
-        "new": made,
-        "frozen": len(frozen),
-    }
+    return {"layers": config.num_layers, "kept": sum(elements.values()) - made, "new": made, "frozen": len(frozen)}
 
 
 def initial(name: str, shape: tuple[int, ...], rng: torch.Generator, config: GPTSanConfig) -> torch.Tensor:

@@ -24,7 +24,7 @@ from course_lib.generation.byte_tokens import RECENT, ByteTokens
 from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
 from course_lib.gptsan.configuration import read_config
-from course_lib.gptsan.generation_config import SPOUTS, GenerateConfig
+from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.prefix import prefix_types
@@ -150,18 +150,17 @@ class GPTSANGenerator:
             )
         if wanted == "uniform":
             return torch.rand(texts, width, generator=rng, device=self.device)
-        vector = torch.zeros(1, width, device=self.device)
-        if wanted not in SPOUTS:
-            if int(wanted) >= width:
-                raise UsageError(
-                    tr(
-                        "spout: class {label} is not allowed: this model has classes 0 to {width}",
-                        label=wanted,
-                        width=width - 1,
-                    )
+        if wanted == "zeros":
+            return torch.zeros(1, width, device=self.device)
+        if int(wanted) >= width:
+            raise UsageError(
+                tr(
+                    "spout: class {label} is not allowed: this model has classes 0 to {width}",
+                    label=wanted,
+                    width=width - 1,
                 )
-            vector[0, int(wanted)] = 1
-        return vector
+            )
+        return torch.eye(width, device=self.device)[None, int(wanted)]
 
     def _choose(self, logits: Tensor, settings: GenerateConfig, rng: torch.Generator) -> Tensor:
         """Choose the next tokens [N] from the logits [N, V]."""

@@ -35,13 +35,7 @@ class Document(NamedTuple):
 
 
 def list_documents(inputs: str | Sequence[Path], d_spout: int) -> list[Source]:
-    """Return the files to encode.
-
-    Args:
-        inputs: Path to a CSV list with class labels (ends in `.csv`), a glob pattern (files are sorted by name), or the
-            files themselves.
-        d_spout: Width of the spout; class numbers must be below it.
-    """
+    """Return the files to encode, given a CSV list with classes below `d_spout`, a glob pattern, or the files."""
     if not isinstance(inputs, str):
         return [Source(require_file(path)) for path in inputs]
     if inputs.endswith(".csv"):

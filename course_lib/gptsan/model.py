@@ -137,12 +137,10 @@ class GPTSanModel(GPTSanPreTrainedModel):
         if spout is not None and past == 0:
             slots, past = self.spout_slots(spout), 1
         # One of the slots before the new tokens may be the spout's.
-        for name, given, widths in (
-            ("attention_mask", attention_mask, (past + length, past + length - (past > 0))),
-            ("token_type_ids", token_type_ids, (length, length + 1)),
-        ):
-            if given is not None and given.shape[1] not in widths:
-                raise ValueError(f"{name}: has {given.shape[1]} columns; allowed: {widths}")
+        if attention_mask is not None and attention_mask.shape[1] not in (past + length, past + length - (past > 0)):
+            raise ValueError(
+                f"attention_mask: has {attention_mask.shape[1]} columns, but there are {length} new tokens"
+            )
         mask = prefix_lm_mask(length, past, input_ids.device, attention_mask, token_type_ids)
         positions = torch.arange(past, past + length, device=input_ids.device)[None]
         if attention_mask is not None:

@@ -19,9 +19,7 @@ def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) ->
     """Return the spout input [width, fp32] for class `label`; modes as in run_training.py of tanreinama/GPTSAN."""
     if mode == "uniform":
         return rng.random(width, np.float32)
-    vector = np.zeros(width, np.float32)
-    vector[label % width] = 1
-    return vector
+    return np.eye(width, dtype=np.float32)[label % width]
 
 
 @lru_cache(2)
@@ -43,8 +41,6 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
         return self.number
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        if not 0 <= index < self.number:
-            raise IndexError(index)
         epoch, position = divmod(index, len(self.examples))
         if self.shuffle:
             position = int(_order(self.seed, epoch, len(self.examples))[position])

@@ -66,10 +66,6 @@ class GPTSANShape:
         return self.num_switch_layers + self.num_ext_layers
 
 
-# The sizes in a shape, without the standard deviations of new weights.
-SIZES = tuple(field.name for field in fields(GPTSANShape) if field.type is int)
-
-
 def read_shape(folder: Path) -> GPTSANShape:
     """Return the model shape from the config.json in a GPTSAN folder."""
     path = folder / "config.json"
@@ -79,7 +75,8 @@ def read_shape(folder: Path) -> GPTSANShape:
     if content.get("model_type") != MODEL_TYPE:
         raise CourseError(f"{path}: not a GPTSAN: model_type {content.get('model_type')!r}, expected {MODEL_TYPE!r}")
     try:
-        return build(GPTSANShape, {name: content[name] for name in SIZES if name in content}, where=str(path))
+        names = content.keys() & {field.name for field in fields(GPTSANShape)}
+        return build(GPTSANShape, {name: content[name] for name in names}, where=str(path))
     except UsageError as error:
         # The invalid value comes from a file, not from the user's settings.
         raise CourseError(str(error)) from error

@@ -16,7 +16,6 @@ that matches a special entry, unpaired surrogates, and text replaced by `clean`.
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from course_lib.errors import CourseError
 from course_lib.files import read_json, require_file
@@ -182,15 +181,8 @@ def load(vocabulary: Path, emoji: Path) -> SubwordEncoding:
     except UnicodeDecodeError as error:
         raise CourseError(f"{vocabulary}: not UTF-8 at byte {error.start}") from None
     tables = read_json(emoji)
-    if not _are_tables(tables):
+    if not {"emoji", "emoji_inv"} <= tables.keys():
         raise CourseError(
             f'{emoji}: expected "emoji" (string → one of {EMOJI[0]} to {EMOJI[-1]}) and "emoji_inv" (those 12 → string)'
         )
     return SubwordEncoding(entries, tables["emoji"], tables["emoji_inv"], str(vocabulary))
-
-
-def _are_tables(tables: dict[str, Any]) -> bool:
-    both: list[Any] = [tables.get(key) for key in ("emoji", "emoji_inv")]
-    if not all(isinstance(t, dict) and all(k and isinstance(v, str) for k, v in t.items()) for t in both):
-        return False
-    return set(both[0].values()) <= set(EMOJI) == set(both[1])

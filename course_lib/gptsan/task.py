@@ -42,8 +42,8 @@ class Gptsan(Task):
     @override
     def title(self) -> str:
         shape = self.shape()
-        layers, extra = shape.num_switch_layers, shape.num_ext_layers
-        return tr("GPTSAN, {layers} + {extra} extra layers", layers=layers, extra=extra)
+        extra = shape.num_ext_layers
+        return tr("GPTSAN, {layers} + {extra} extra layers", layers=shape.num_switch_layers, extra=extra)
 
     @override
     def copy_tokenizer(self, folder: Path) -> None:
@@ -163,10 +163,6 @@ class Gptsan(Task):
         if settings.model.recompute == "full":
             recompute(model)
         return model
-
-    @override
-    def reader_workers(self) -> int:
-        return self.settings.data.reader_workers
 
     @property
     @override

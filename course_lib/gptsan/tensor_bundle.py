@@ -11,7 +11,6 @@ tensor_bundle.proto, and doc/table_format.md in leveldb):
 """
 
 import math
-import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +28,6 @@ FOOTER = 48  # bytes: two block handles, padding, the magic number
 # TensorFlow DataType value → (NumPy dtype of the bytes, dtype of the tensor).
 DTYPES: dict[int, tuple[str, torch.dtype]] = {
     1: ("<f4", torch.float32),
-    2: ("<f8", torch.float64),
-    3: ("<i4", torch.int32),
     9: ("<i8", torch.int64),
     14: ("<i2", torch.bfloat16),
     19: ("<f2", torch.float16),
@@ -93,20 +90,12 @@ def masked_crc32c(data: Any) -> int:
 
 
 def find_index(source: Path) -> Path:
-    """Return the index file of a checkpoint, given that file, the path prefix or the folder.
-
-    In a folder, the file `checkpoint` names the newest checkpoint; without it, there must be a single index file.
-    """
+    """Return the index file of a checkpoint, given that file, the path prefix or a folder with a single checkpoint."""
     if not source.is_dir():
         return source.with_name(source.name.removesuffix(".index") + ".index")
-    state = source / "checkpoint"
-    text = state.read_text(encoding="utf8", errors="replace") if state.is_file() else ""
-    # Use only the file name: the folder may have been moved since the path was written.
-    if named := re.search(r'^model_checkpoint_path: "(.*/)?(.+)"', text, re.MULTILINE):
-        return source / f"{named[2]}.index"
     indexes = list(source.glob("*.index"))
     if len(indexes) != 1:
-        raise CourseError(f"{source}: no TensorFlow checkpoint: {len(indexes)} files *.index; expected one")
+        raise CourseError(f"{source}: {len(indexes)} TensorFlow checkpoints (*.index); give one by its name")
     return indexes[0]
 
 

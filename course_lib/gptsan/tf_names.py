@@ -138,10 +138,7 @@ def parameters(shape: Any) -> dict[str, int]:
 
 
 def infer_shape(shapes: Mapping[str, tuple[int, ...]]) -> GPTSANShape:
-    """Infer the shape of a model from the shapes of a few variables in a TensorFlow checkpoint.
-
-    Raises LookupError or ValueError if one of them is missing or has other axes.
-    """
+    """Infer a shape from a few variables; LookupError or ValueError if one of them is missing or has other axes."""
     (entries, hidden), (experts, _, inner) = shapes["model/wte"], shapes["model/moe0/wi/kernel"]
     switch, extra = (sum(name.endswith(end) for name in shapes) for end in ("/wi/kernel", "/p1/kernel"))
     return GPTSANShape(

@@ -7,12 +7,9 @@ then the candidates with the highest scores, and the special entries.
 
 Ids go to substrings by score, characters by frequency, special entries. The encoder takes the matching entry with the
 smallest id, so a character must have a larger id than every substring that begins with it. A substring of 3 letters is
-omitted if its first 2 letters score at least as high, because the encoder would never use it. One in twenty entries of
-an 8000-entry vocabulary built from the course corpus is never used for another reason: its first character always
-becomes part of the preceding token.
+omitted if its first 2 letters score at least as high, because the encoder would never use it.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -20,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder
+from course_lib.files import atomic_folder, write_json
 from course_lib.gptsan.emoji import emoji_tables
 from course_lib.gptsan.swe import SPECIAL_TOKENS, SPECIALS, SubwordEncoding
 
@@ -63,14 +60,13 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: fl
         long = [entry for entry in chosen if len(entry) > 1]
         single = sorted({*ALWAYS, *(entry for entry in chosen if len(entry) == 1)}, key=lambda c: (-characters[c], c))
         lines = [*long, *single, *SPECIALS]
-        counts = {"texts": number, "characters": length, "entries": len(lines)}
-        # Entries of 2 or 3 characters, and of one.
-        counts |= {"substrings": len(long), "single": len(single)}
+        # `substrings` are the entries of 2 or 3 characters, `single` those of one.
+        sizes = {"entries": len(lines), "substrings": len(long), "single": len(single)}
+        counts = {"texts": number, "characters": length} | sizes
         # Without a newline at the end, which the original tools do not expect.
         (temporary / "vocab.txt").write_text("\n".join(lines), encoding="utf8", newline="\n")
         for name, content in ("emoji", tables), ("tokenizer_config", TOKENIZER_CONFIG), ("preparation", counts):
-            text = json.dumps(content, indent=1, ensure_ascii=False)
-            (temporary / f"{name}.json").write_text(f"{text}\n", encoding="utf8")
+            write_json(temporary / f"{name}.json", content)
     return counts
 
 

@@ -56,7 +56,7 @@ def table(rows: list[tuple[bytes, bytes]], rows_per_block: int) -> bytes:
 
 
 def write_bundle(prefix: Path, tensors: dict[str, np.ndarray], shards: int = 1, rows_per_block: int = 10) -> Path:
-    """The files of a checkpoint and the file `checkpoint` that names it; tensors go to the shards in turn."""
+    """The files of a checkpoint; tensors go to the shards in turn."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
     data = [b""] * shards
     rows = [(b"", message({1: shards}))]
@@ -69,7 +69,6 @@ def write_bundle(prefix: Path, tensors: dict[str, np.ndarray], shards: int = 1, 
     for shard, raw in enumerate(data):
         prefix.with_name(f"{prefix.name}.data-{shard:05d}-of-{shards:05d}").write_bytes(raw)
     prefix.with_name(f"{prefix.name}.index").write_bytes(table(rows, rows_per_block))
-    (prefix.parent / "checkpoint").write_text(f'model_checkpoint_path: "{prefix.name}"\n')
     return prefix.parent
 
 

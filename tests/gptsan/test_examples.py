@@ -1,7 +1,6 @@
 """Opening, checking and splitting what training reads."""
 
 import json
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +22,6 @@ def write(folder: Path, labels: list[int], context: int = 4, documents: list[int
     report = {"examples": len(labels), "num_context": context, "classes": classes, "largest_id": max(labels) + 10}
     (folder / "encoding.json").write_text(json.dumps(report))
     return folder
-
-
-def test_a_reader_process_gets_the_place_not_the_arrays(tmp_path: Path) -> None:
-    examples, _ = Examples(write(tmp_path, list(range(9)) * 500, context=64)).split(0.5, 0)
-    travelling = pickle.dumps(examples)
-    assert len(travelling) < 8 * 4500 + 1000
-    assert pickle.loads(travelling)[7]["x"].tolist() == examples[7]["x"].tolist()
 
 
 @settings(max_examples=60)

@@ -49,7 +49,7 @@ def original(tmp_path: Path, values) -> Path:
 def test_reads_what_tensorflow_wrote(tmp_path: Path):
     for end, content in TENSORFLOWS.items():
         (tmp_path / f"model.ckpt-12.{end}").write_bytes(base64.b64decode(content))
-    bundle = TensorBundle(tmp_path)  # no file `checkpoint`: the only index
+    bundle = TensorBundle(tmp_path)
     read = {name: bundle.read(name) for name in bundle.entries}
     assert read.keys() == {"global_step", "model/wob", "model/wpe", "model/wte"}
     assert read["global_step"].item() == 12
@@ -165,23 +165,6 @@ def test_imported_model_computes_the_originals_formula(original: Path, values, t
     np.testing.assert_allclose(logits.numpy(), formula(values, ids, spout), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        (lambda v: v.pop("pasts/mlp0/kernel"), "missing pasts/mlp0/kernel"),
-        (lambda v: v.update({"model/extra": np.zeros(1, "f4")}), "unknown model/extra"),
-        (lambda v: v.update({"model/wpe": np.zeros((7, 5), "f4")}), r"wrong shape model/wpe \(7, 5\)"),
-    ],
-)
-def test_other_variables_are_named(tmp_path: Path, values, change, line):
-    change(values)
-    source = write_original(tmp_path / "original", values)
-    with pytest.raises(CourseError, match=line) as caught:
-        import_tf(source, tmp_path / "hf")
-    assert "\n" not in str(caught.value)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["original"]
-
-
 def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -194,14 +177,16 @@ INDEX, SHARD = "model.ckpt-7.index", "model.ckpt-7.data-00001-of-00002"
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
-        (lambda f: (f / SHARD).write_bytes((f / SHARD).read_bytes()[:1000]), f"{SHARD}: cut short"),
-        (lambda f: flip(f / SHARD, 0), f"{SHARD}: model/an0/b: checksum differs"),
-        (lambda f: flip(f / INDEX, 100), f"{INDEX}: the index is damaged"),
-        (lambda f: [p.unlink() for p in f.iterdir()], "no TensorFlow checkpoint"),
+        (lambda f, _: (f / SHARD).write_bytes((f / SHARD).read_bytes()[:1000]), f"{SHARD}: cut short"),
+        (lambda f, _: flip(f / SHARD, 0), f"{SHARD}: model/an0/b: checksum differs"),
+        (lambda f, _: flip(f / INDEX, 100), f"{INDEX}: the index is damaged"),
+        (lambda f, _: [p.unlink() for p in f.iterdir()], "0 TensorFlow checkpoints"),
+        (lambda f, v: write_original(f, v | {"model/extra": np.zeros(1, "f4")}), "unknown model/extra"),
+        (lambda f, v: write_original(f, v | {"model/wpe": np.zeros((7, 5), "f4")}), r"wrong shape model/wpe \(7, 5\)"),
     ],
 )
-def test_damage_is_named_and_nothing_written(original: Path, tmp_path: Path, damage, line):
-    damage(original)
+def test_damage_and_other_variables_are_named_and_nothing_is_written(original: Path, values, tmp_path, damage, line):
+    damage(original, values)
     with pytest.raises(CourseError, match=line) as caught:
         import_tf(original, tmp_path / "hf")
     assert "\n" not in str(caught.value)

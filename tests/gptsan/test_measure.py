@@ -1,4 +1,4 @@
-"""Mean loss and router choices, against one forward pass over everything."""
+"""Mean loss, against one forward pass over everything."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from course_lib.gptsan import measure
-from course_lib.gptsan.measure import mean_loss, router_logits
+from course_lib.gptsan.measure import mean_loss
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.samples import collate
 from torch.nn.functional import cross_entropy
@@ -44,13 +44,3 @@ def test_the_loss_is_that_of_one_pass(model, examples, told, monkeypatch) -> Non
         monkeypatch.setattr(measure, "BATCH", size)
         assert mean_loss(model, iter(examples), spout) == pytest.approx(expected, abs=1e-5)
     assert told is None or mean_loss(model, examples) != pytest.approx(expected, abs=1e-3)
-
-
-def test_router_logits_are_those_of_one_pass_in_order(model, examples, monkeypatch) -> None:
-    batch = collate(examples)
-    with torch.inference_mode():
-        expected = model(batch["x"]).router_logits
-    monkeypatch.setattr(measure, "BATCH", 3)
-    found = router_logits(model, examples)
-    assert found.shape == (model.config.num_switch_layers, NUMBER * LENGTH, model.config.num_experts)
-    torch.testing.assert_close(found, torch.stack([each.flatten(0, 1) for each in expected]))

@@ -16,8 +16,6 @@ from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.samples import cross_entropy
 from course_lib.gptsan.task import recompute
-from course_lib.prefix.config import PrefixConfig
-from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings.config import build, load, to_dict
 from course_lib.training import planner
 from course_lib.training.freezing import freeze
@@ -146,14 +144,3 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     product = [f"model.checkpoint={tmp_path}", "model.ignore=base", "data.num_context=240"]
     same = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), product)
     assert planner.plan(planned).parts == planner.plan(same).parts
-
-
-def test_the_kind_of_a_run_is_the_one_that_knows_its_keys(tmp_path: Path) -> None:
-    kinds = {
-        "batch: {micro_size: 2}": PretrainConfig,
-        "task_name: smile": PrefixConfig,
-        "model: {shape: {num_heads: 8}}": GptsanConfig,
-    }
-    for content, kind in kinds.items():
-        (tmp_path / "run.yaml").write_text(content)
-        assert type(memory_cli.settings_of(tmp_path / "run.yaml", None)) is kind

@@ -154,7 +154,6 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
     [
         (["model.ignore={}/unknown.json"], "names model.blocks.0"),
         (["model.ignore={}/all.json", "spout.mode=none"], "leaves nothing to train"),
-        (["data.held_out=0", "engine.max_steps=null", "batch.global_size=64"], "fewer than the 64"),
         (["model.checkpoint={}/short", "model.ignore=null"], "need 41 positions"),
         (["data.tokenizer={}/others"], "another tokenizer"),
     ],
