@@ -25,24 +25,14 @@ class ModelConfig:
     architecture: Literal["gpt2", "gpt-neox"] = setting(
         "gpt2", "gpt2: learned positions, tied output head; gpt-neox: rotary positions, untied output head"
     )
-    vocab_size: int = setting(
-        50_304, "rows of the embedding; at least the tokenizer's number of entries", ge=1, le=2_000_000
-    )
+    vocab_size: int = setting(50_304, "rows of the embedding, at least the tokenizer's entries", ge=1, le=2_000_000)
     hidden_size: int = setting(768, "width of the residual stream", ge=1, le=1 << 16)
     num_layers: int = setting(12, "transformer blocks", ge=1, le=1024)
     num_attention_heads: int = setting(12, "attention heads; must divide hidden_size", ge=1, le=1024)
-    ffn_hidden_size: int | None = setting(
-        None, "width of the feed-forward layer; unset: 4 × hidden_size", ge=1, le=1 << 18
-    )
-    max_position_embeddings: int = setting(
-        1024, "longest sequence [tokens]; gpt2 learns one embedding per position", ge=1, le=1 << 20
-    )
-    rotary_pct: float = setting(
-        1.0, "gpt-neox: share of a head's dimensions with rotary positions; must give an even number", gt=0, le=1
-    )
-    use_parallel_residual: bool = setting(
-        False, "gpt-neox: attention and feed-forward layer run in parallel on the same input, not in sequence"
-    )
+    ffn_hidden_size: int | None = setting(None, "feed-forward width; unset: 4 × hidden_size", ge=1, le=1 << 18)
+    max_position_embeddings: int = setting(1024, "longest sequence [tokens]; learned by gpt2", ge=1, le=1 << 20)
+    rotary_pct: float = setting(1.0, "gpt-neox: share of a head's dimensions with rotary positions", gt=0, le=1)
+    use_parallel_residual: bool = setting(False, "gpt-neox: attention and feed-forward layer read the same input")
     hidden_dropout_prob: float = setting(0.1, "dropout after embedding, attention and feed-forward layer", ge=0, lt=1)
     attention_probs_dropout_prob: float = setting(0.1, "dropout of the attention weights", ge=0, lt=1)
     initializer_range: float = setting(0.02, "standard deviation of the initial weights", gt=0, le=1)

@@ -71,10 +71,10 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
         _require_same(task, earlier, batch, facts)
         ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
-            differ = mark(
+            line = mark(
                 "{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ"
             )
-            on_message(tr(differ, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
+            on_message(tr(line, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
         if earlier.lengths() != settings.lengths():
             on_message(tr("the training length was changed: learning rate and sample order now follow the new one"))
         log.keep_until(folder, start_step)
