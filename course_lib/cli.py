@@ -1,9 +1,8 @@
 """The `course` executable, which runs a command and turns errors into a one-line message and an exit code.
 
 Exit codes: 0 success, 1 bad data, 2 wrong usage, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM), 129 hung up
-(SIGHUP), 141 if the reader of the output ended first (SIGPIPE, as for `course … | head`). The commands are listed in
-verbs.py. This module imports verbs.py only after installing signal handlers. Otherwise, Ctrl-C during the imports would
-print a traceback.
+(SIGHUP), 141 if the reader of the output ended first (SIGPIPE). Signal handlers are installed before the commands are
+imported: Ctrl-C during the imports would print a traceback.
 """
 
 import errno
@@ -25,11 +24,7 @@ class Terminated(SystemExit):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and exit with its exit code.
-
-    Args:
-        arguments: the words after `course`; None means those on the command line.
-    """
+    """Run a command, by default the one on the command line, and exit with its exit code."""
     _on_signals(_end_at_once, _end_at_once)
     try:
         code = _started(arguments)
@@ -108,10 +103,7 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _on_signals(interrupt: "Any", terminate: "Any") -> None:
-    """Install handlers for the signals that terminate a process.
-
-    Signals that the process already ignores (for example, under `nohup`) stay ignored.
-    """
+    """Install handlers for the signals that terminate a process, but for those that it ignores, as under `nohup`."""
     import threading
 
     # Python allows signal handlers only in the main thread.

@@ -1,7 +1,4 @@
-"""Checks for everything that the course needs on this machine: what was found, what fails without it, how to get it.
-
-Installs nothing. Torch, whose import takes seconds, is imported only on a machine with a GPU.
-"""
+"""Checks for all that the course needs on this machine: what was found, what fails without it, how to get it."""
 
 import os
 import platform

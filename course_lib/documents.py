@@ -86,10 +86,7 @@ def read_texts(path: Path) -> Iterator[str]:
 
 
 def sample_texts(path: Path, size: int = SAMPLE) -> list[str]:
-    """Return about `size` bytes of the documents in an uncompressed JSONL file, from evenly spaced places of the file.
-
-    Only these documents are read. A file of at most `size` bytes is returned whole.
-    """
+    """Return about `size` bytes of the documents in an uncompressed JSONL file, from evenly spaced places of it."""
     whole = path.stat().st_size
     if whole <= size:
         return list(read_texts(path))

@@ -2,19 +2,13 @@
 
 
 class CourseError(Exception):
-    """Error for bad data or a missing part. Earlier outputs are left unchanged.
-
-    The message is one line, and the exit code is 1.
-    """
+    """Error for bad data or a missing part: one line, exit code 1. Earlier outputs are left unchanged."""
 
     exit_code = 1
 
 
 class UsageError(CourseError):
-    """Error for a wrong option, key or value, raised before anything is written.
-
-    The message is one line that names the key, the value and what is allowed. The exit code is 2.
-    """
+    """Error for a wrong option, key or value: one line that says what is allowed, exit code 2. Nothing is written."""
 
     exit_code = 2
 

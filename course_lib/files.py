@@ -1,7 +1,7 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
-A file or folder is written under a hidden temporary name next to its target and renamed when it is complete, so that a
-killed run leaves the earlier one unchanged.
+What is written has a hidden temporary name next to its target until it is complete, so that a killed run leaves the
+earlier file or folder unchanged.
 """
 
 import bz2

@@ -32,13 +32,10 @@ def default_workers() -> int:
 
 
 def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """Yield function(item) for every item, in order, computed by `workers` processes.
+    """Yield function(item) for every item, in order, computed by `workers` processes; one worker or item needs none.
 
-    At most 2·workers items are in progress, so memory use does not grow with the input. One worker, or one item, needs
-    no other process. `function` and the items must be picklable.
-
-    Raises CourseError if a worker process dies. If `items` raises CourseError, the results for the earlier items are
-    yielded first.
+    At most 2·workers items are in progress, so memory use does not grow with the input. Raises CourseError if a worker
+    dies. If `items` raises CourseError, the results for the earlier items are yielded first.
     """
     errors: list[CourseError] = []
     source = until_error(items, errors)

@@ -15,8 +15,7 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 def root() -> Path:
     """Return the workspace folder for the current profile.
 
-    Its parent is $COURSE_WORKSPACE if set. Otherwise, it is workspace/ in the checkout, or in the current folder if
-    there is no checkout.
+    Its parent is $COURSE_WORKSPACE, else workspace/ in the checkout or, without a checkout, in the current folder.
     """
     checkout = (REPOSITORY / "pyproject.toml").exists()
     workspace = os.environ.get("COURSE_WORKSPACE") or (REPOSITORY if checkout else Path.cwd()) / "workspace"
@@ -24,10 +23,7 @@ def root() -> Path:
 
 
 def data(name: str) -> Path:
-    """Return the path to a file in the bundled data/ folder, from a checkout or an installed wheel.
-
-    Raises UsageError if there is no such file.
-    """
+    """Return the path to a file in the bundled data/ folder. Raises UsageError if there is no such file."""
     folders = [REPOSITORY / "data", Path(__file__).parent / "data"]
     for folder in folders:
         if (folder / name).is_file():

@@ -1,7 +1,4 @@
-"""What the current profile downloads, and the estimated hours and disk space of its chapters on this machine.
-
-The estimates come from the sizes and rates below and from matrix products timed here. They tell minutes from hours.
-"""
+"""What the current profile downloads, and the estimated hours and disk space of its chapters on this machine."""
 
 import timeit
 from collections.abc import Iterator

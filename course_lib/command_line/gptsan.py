@@ -29,7 +29,7 @@ def vocabulary(sources: Documents, target: Path, settings: VocabularyConfig) -> 
 def encode(
     sources: Examples, target: Path, settings: EncodeConfig, workers: int, *, tokenizer: Tokenizer = None
 ) -> object:
-    """Encode texts as training examples for `course gptsan train`.
+    """Encode texts as training examples.
 
     The defaults fit the published model; `-c tiny` encodes for the model of the profile tiny.
     """

@@ -21,10 +21,7 @@ FIELD = re.compile(r"\{[^{}]*\}")
 
 
 def tr(message: str, /, **fields: Any) -> str:
-    """Return a message in the reader's language, with its fields filled in as by str.format.
-
-    Raises UsageError if COURSE_LANG names a language without a catalogue.
-    """
+    """Return a message in the reader's language, with its fields filled in as by str.format."""
     text = _catalogue(language()).get(message, message)
     return text.format(**fields) if fields else text
 

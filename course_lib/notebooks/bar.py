@@ -1,7 +1,4 @@
-"""A progress bar for notebooks that leaves nothing behind: no red bar, and no text in the saved notebook.
-
-progress.py imports this module only in a notebook's kernel, because ipywidgets takes time to load.
-"""
+"""A progress bar for notebooks that leaves nothing behind: no red bar, and no text in the saved notebook."""
 
 from typing import Any
 

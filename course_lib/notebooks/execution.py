@@ -14,7 +14,7 @@ from course_lib.notebooks.progress import progress
 
 
 def execute(source: Path, target: Path) -> int:
-    """Run every cell of a notebook in the notebook's folder, write it with its outputs, and return its code cells.
+    """Run every cell of a notebook in its folder, write it with its outputs, and return its number of code cells.
 
     If a cell fails, raises CourseError naming the cell and the exception, and does not write `target`.
     """

@@ -1,7 +1,4 @@
-"""The common style for all figures: size, colors and the Japanese font.
-
-Each chapter defines its own figures in figures.py.
-"""
+"""The common style for all figures: size, colors and the Japanese font. Each chapter has its own in figures.py."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""A progress bar for all long-running work, on terminals and in notebooks.
-
-It shows speed and remaining time, and disappears when the work is done.
-"""
+"""A progress bar for all long-running work, on terminals and in notebooks, which disappears when the work is done."""
 
 import os
 import sys
@@ -17,8 +14,7 @@ QUIET = "COURSE_QUIET"
 def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     """Return a tqdm progress bar, disabled if standard error is neither a terminal nor a notebook (a pipe, CI).
 
-    `total` is None if it is unknown. Large counts are shown with k, M or G. The displayed rate does not include the
-    first `start` units, which were done earlier. The unit and the label are shown in the reader's language.
+    `total` is None if it is unknown. The first `start` units were done earlier and are not part of the rate.
     """
     from tqdm import tqdm
 

@@ -48,10 +48,7 @@ def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: s
 
 
 def sections(of: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the sections that a profile and the profiles it extends set, by dotted name.
-
-    Raises UsageError if a section is unknown or is not a mapping.
-    """
+    """Return the sections that a profile and those that it extends set, by dotted name. A wrong one is a UsageError."""
     path = profiles.file(of)
     found: dict[str, dict[str, Any]] = {}
     for chapter, inner in profiles.read_yaml(path).items():
@@ -67,10 +64,7 @@ def sections(of: str | None = None) -> dict[str, dict[str, Any]]:
 
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Read settings from a YAML file that `profiles.find` finds; `key=value` overrides are applied last.
-
-    Raises UsageError if there is no such file, or if a key or value is invalid.
-    """
+    """Read settings from a YAML file that `profiles.find` finds; `key=value` overrides are applied last."""
     return build(cls, profiles.read_yaml(profiles.find(file)), overrides, where=str(file))
 
 

@@ -101,18 +101,12 @@ def runs() -> list[str]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML mapping as plain Python values, merged over those of the file that its key `extends` names.
-
-    Raises UsageError if a file cannot be read, is not a mapping, or extends itself.
-    """
+    """Read a YAML mapping as plain Python values, merged over those of the file that its key `extends` names."""
     return _values(path.absolute())
 
 
 def _values(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return the values of a settings file, which the files `above` extend; cached until a file that it needs changes.
-
-    Listing the products reads a profile many times.
-    """
+    """Return the values of a file, which the files `above` extend; they are cached until a file that it needs changes."""
     if path in _read and all(_stamp(each) == then for each, then in _read[path][0].items()):
         return _read[path][1]
     from course_lib.settings import yaml_values

@@ -43,10 +43,7 @@ for _kind, _pattern in SCALARS.items():
 
 
 def load(path: Path) -> Any:
-    """Read a YAML file as plain Python values, in which `${here}` stands for the absolute path of the file's folder.
-
-    Raises UsageError naming the file if it cannot be read.
-    """
+    """Read a YAML file as plain Python values, in which `${here}` stands for the absolute path of the file's folder."""
     try:
         content = yaml.load(path.read_text(encoding="utf8"), _Loader)
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What `course clean` removes: the files that the course wrote for a chapter's products, and training runs if asked.
+"""What `course clean` removes: what the course wrote for a chapter's products, and training runs if asked.
 
 Files that no manifest lists, or that were changed after they were built, belong to the user and stay.
 """

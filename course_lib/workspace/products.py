@@ -1,9 +1,8 @@
 """Products (corpora, tokenizers, models, …): what they are made of, their state, and how missing ones are built.
 
-Each product is stored in a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json, which contains the inputs
-with their SHA-256 digests, the settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder,
-building it first if necessary, so any notebook can be run without the earlier ones. Fresh products are not rebuilt.
-This module does not interpret the files in a product.
+A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json: inputs with their SHA-256 digests,
+settings, library versions and counts. `products.WIKIPEDIA.path()` returns the folder, building it first if necessary,
+so any notebook can be run without the earlier ones. Fresh products are not rebuilt.
 """
 
 import json
