@@ -106,7 +106,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _values(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return the values of a file, which the files `above` extend; they are cached until a file that it needs changes."""
+    """Return the values of a file, which the files `above` extend; cached until a file that it needs changes."""
     if path in _read and all(_stamp(each) == then for each, then in _read[path][0].items()):
         return _read[path][1]
     from course_lib.settings import yaml_values
