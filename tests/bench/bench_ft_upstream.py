@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.serving.export import export
 from course_lib.serving.ft_import import import_folder
@@ -31,6 +32,7 @@ from tests.serving import models
 from tests.serving.models import FAMILIES, HEADS, HIDDEN, LAYERS, build, save
 from tests.serving.test_ft_import import same
 
+DTYPES: tuple[NumberFormat, ...] = ("fp32", "fp16")
 CONVERTERS = Path("examples/pytorch")
 NEOX, GPT2 = "gptneox/utils/huggingface_gptneox_convert.py", "gpt/utils/huggingface_gpt_convert.py"
 JAPANESE = "gptneox/utils/huggingface_jp_gptneox_convert.py"
@@ -69,7 +71,7 @@ def main() -> None:
     parser.add_argument("--transformers", type=Path, required=True, help="folder with transformers 4")
     given = parser.parse_args()
     count = 0
-    folders = [*product(FAMILIES, (1, 2, 4), ("fp32", "fp16"))]
+    folders = [*product(FAMILIES, (1, 2, 4), DTYPES)]
     for family, ranks, dtype in folders:
         with TemporaryDirectory() as name:
             compared = compare(Path(name), given.checkout, given.transformers, family, ranks, dtype)
@@ -78,7 +80,7 @@ def main() -> None:
     print(f"{count} files of {len(folders)} folders")
 
 
-def compare(place: Path, checkout: Path, four: Path, family: str, ranks: int, dtype: str) -> int:
+def compare(place: Path, checkout: Path, four: Path, family: str, ranks: int, dtype: NumberFormat) -> int:
     """Compares the files of both exports, and the model that comes back with the original; returns the number of files."""
     source = save(build(family), place / "source")
     config = json.loads((source / "config.json").read_text())
