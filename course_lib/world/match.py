@@ -5,7 +5,7 @@ from course_lib.world.words import CITIES, PEOPLE
 
 SPORTS = ("サッカー", "ホッケー", "ラクロス")
 VENUES = ("県立競技場", "市民グラウンド", "大学のグラウンド", "中央競技場", "海辺の競技場")
-POINTS = range(4)  # of a team in a half
+POINTS = range(3)  # of a team in a half
 
 WORDINGS = wordings("""
 opening  {venue}で、{home}と{away}が{sport}の試合をしました。

@@ -2,14 +2,13 @@
 
 from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 
-# dish: the kind of the sentence that cooks it, the vegetables, the minutes of a soft vegetable
+# dish: the kind of the sentence that cooks it, the vegetables, the minutes
 DISHES = {
-    "煮物": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "里いも"), (15, 18, 20)),
-    "スープ": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "トマト"), (10, 12, 15)),
-    "炒め物": ("fry", ("たまねぎ", "じゃがいも", "ピーマン", "トマト"), (5, 6, 7)),
-    "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (8, 10, 12)),
+    "煮物": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "里いも"), (15, 20)),
+    "スープ": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "トマト"), (10, 15)),
+    "炒め物": ("fry", ("たまねぎ", "パプリカ", "ピーマン", "トマト"), (5, 7)),
+    "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (10, 12)),
 }
-HARD = {"じゃがいも": 5, "かぶ": 3, "里いも": 5}  # more minutes
 ADDED = ("キャベツ", "ねぎ", "しいたけ", "にら", "白菜", "小松菜")
 MEATS = ("鶏肉", "豚肉", "牛肉", "とうふ", "えび", "いか")
 SEASONINGS = ("しょうゆ", "みそ", "カレー粉", "めんつゆ", "塩こうじ", "オイスターソース")
@@ -44,11 +43,6 @@ serve    {people}人で分けて、熱いうちに食べましょう。
 """)
 
 
-def times(dish: str, vegetable: str) -> set[int]:
-    """Return the minutes for which a vegetable of a dish can be cooked."""
-    return {minutes + HARD.get(vegetable, 0) for minutes in DISHES[dish][2]}
-
-
 def cups_for(dish: str, people: int) -> int:
     """Return the cups of water or stock: one a person for a soup, one less for a stew."""
     return people if dish == "スープ" else people - 1
@@ -57,9 +51,9 @@ def cups_for(dish: str, people: int) -> int:
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw the dish, what goes into it, how much, and how long it takes."""
     dish, people = draw.one(DISHES), draw.one(SPOONS)
-    way, vegetables, _ = DISHES[dish]
+    way, vegetables, times = DISHES[dish]
     vegetable = draw.one(vegetables)
-    prepare, minutes = draw.one((5, 10, 15)), draw.one(sorted(times(dish, vegetable)))
+    prepare, minutes = draw.one((5, 10)), draw.one(times)
     facts: Facts = {"dish": dish, "vegetable": vegetable, "meat": draw.one(MEATS), "people": people}
     facts |= {"count": draw.one((people - 1, people)), "grams": GRAMS * people, "spoons": draw.one(SPOONS[people])}
     facts |= {"added": draw.one(ADDED), "seasoning": draw.one(SEASONINGS), "shape": draw.one(SHAPES)}
@@ -76,7 +70,7 @@ RULES: Rules = {
     "count and people": lambda people, count: people - count in (0, 1),
     "spoons and people": lambda people, spoons: spoons in SPOONS[people],
     "cups and people": lambda dish, people, cups: cups == cups_for(dish, people),
-    "minutes and dish": lambda dish, vegetable, minutes: minutes in times(dish, vegetable),
+    "minutes and dish": lambda dish, minutes: minutes in DISHES[dish][2],
     "sum of minutes": lambda prepare, minutes, total: total == prepare + minutes,
 }
 GENRE = Genre("recipe", draw, WORDINGS, RULES)

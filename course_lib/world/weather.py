@@ -6,14 +6,14 @@ from course_lib.world.words import CITIES
 NORTH = ("札幌", "仙台", "新潟", "金沢")
 SOUTH = ("鹿児島", "那覇")
 INLAND = ("札幌", "京都")
-# season: the lowest maximum in the north, between, and in the south; by how many degrees the minimum is lower
+# season: the lowest maximum in the north, between, and in the south; the minimum is lower by so many degrees
 SEASONS = {
-    "春": ((12, 15, 20), range(6, 9)),
-    "夏": ((25, 29, 30), range(5, 8)),
-    "秋": ((13, 17, 23), range(6, 9)),
-    "冬": ((4, 7, 15), range(3, 5)),
+    "春": ((12, 15, 20), 8),
+    "夏": ((25, 29, 30), 6),
+    "秋": ((13, 17, 23), 8),
+    "冬": ((4, 7, 15), 4),
 }
-SPAN = 6  # different maxima of a season
+ABOVE = (0, 2, 4)  # degrees by which a maximum can be higher
 SNOW = 6  # degrees: it snows on days that are no warmer
 SKIES = ("晴れ", "くもり", "雨", "雪")
 WINDS = ("北", "南", "東", "西")
@@ -54,10 +54,10 @@ dull          日ざしの少ない一日になりそうです。
 """)
 
 
-def highs(area: str, season: str) -> range:
+def highs(area: str, season: str) -> list[int]:
     """Return the maximum temperatures that a place can have in a season."""
     start = SEASONS[season][0][0 if area in NORTH else 2 if area in SOUTH else 1]
-    return range(start, start + SPAN)
+    return [start + more for more in ABOVE]
 
 
 def warning(area: str, force: str) -> set[str]:
@@ -83,7 +83,7 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw place, season, temperatures, sky and wind."""
     area, season = draw.one(CITIES), draw.one(SEASONS)
     high = draw.one(highs(area, season))
-    low = high - draw.one(SEASONS[season][1])
+    low = high - SEASONS[season][1]
     sky = draw.one(SKIES if high <= SNOW else SKIES[:3])
     later = draw.one(other for other in SKIES[:3] if other != sky)
     wind, force = draw.one(WINDS), draw.one(FORCES)
@@ -94,7 +94,7 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
 
 RULES: Rules = {
     "temperature and season": lambda area, season, high: high in highs(area, season),
-    "low and high": lambda season, low, high: high - low in SEASONS[season][1],
+    "low and high": lambda season, low, high: high - low == SEASONS[season][1],
     "snow and cold": lambda sky, high: sky != "雪" or high <= SNOW,
     "change of sky": lambda sky, later: sky != later,
     "warning and wind": lambda area, force, told: told & {"waves", "gusts"} <= warning(area, force),
