@@ -23,8 +23,6 @@ OnMessage = Callable[[str], None]
 PRINT: OnMessage = partial(print, flush=True)
 # seconds for the current step and a checkpoint, after an interruption
 PATIENCE = 120.0
-# seconds for a command by ssh
-SSH = 60.0
 # What pdsh and srun print when the command on a node fails. 255 is ssh's own failure.
 FAILED = re.compile(
     rb"^pdsh@\S+: (?P<pdsh>\S+): ssh exited with exit code (?P<code>\d+)"
@@ -131,7 +129,7 @@ class Monitor:
         if self.nodes.started_by == "ssh":
             words = ["ssh", self.nodes.first, "kill", "-USR1", str(self.pid)]
             with suppress(OSError, subprocess.TimeoutExpired):
-                return subprocess.run(words, capture_output=True, timeout=SSH, check=False).returncode == 0
+                return subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 0
             return False
         with suppress(ProcessLookupError):
             # `srun` forwards the signal.

@@ -127,16 +127,14 @@ def _stage_3(engine: Any, folder: Path, shards: list[Shard], rank: int) -> Shard
             parts.append(torch.nn.functional.pad(part(whole, rank * length, kept), (0, length - kept)))
         return torch.cat(parts)
 
+    def moment(key: str) -> Callable[[Shard, int], torch.Tensor]:
+        return lambda shard, index: shard["optimizer_state_dict"]["state"][index][key]
+
     weights, states = [], {}
     for number, group in enumerate(optimizer.fp16_groups):
         weights.append(mine(group, lambda shard, index: shard["fp32_flat_groups"][index]))
         old = shards[0]["optimizer_state_dict"]["state"][places[engine.param_names[group[0]]][0]]
-        states[number] = {
-            key: mine(group, lambda shard, index, key=key: shard["optimizer_state_dict"]["state"][index][key])
-            if _is_flat(value)
-            else value
-            for key, value in old.items()
-        }
+        states[number] = {key: mine(group, moment(key)) if _is_flat(value) else value for key, value in old.items()}
     groups = [
         saved | {"params": [sub for sub, owner in optimizer.sub_group_to_group_id.items() if owner == index]}
         for index, saved in enumerate(shards[0]["optimizer_state_dict"]["param_groups"])

@@ -50,10 +50,7 @@ def with_batch_of_run(task: Task, ranks: int, on_message: Callable[[str], None])
 
 
 def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable[[str], None]) -> int:
-    """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run.
-
-    A run without a complete checkpoint may start again with other settings.
-    """
+    """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run."""
     settings = task.settings
     folder: Path = settings.engine.output_dir
     if not (folder / CONFIG).exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
@@ -71,9 +68,7 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
         _require_same(task, earlier, batch, facts)
         ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
-            line = mark(
-                "{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ"
-            )
+            line = mark("{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ")
             on_message(tr(line, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
         if earlier.lengths() != settings.lengths():
             on_message(tr("the training length was changed: learning rate and sample order now follow the new one"))

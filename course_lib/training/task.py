@@ -1,7 +1,4 @@
-"""What a run trains: a model, its data, its loss and its settings. There is one class for each kind of run.
-
-Everything else is the same for all models: the run folder, launcher, ranks, log and checkpoints (see launch.py).
-"""
+"""What a run trains: a model, its data, its loss and its settings. There is one class for each kind of run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -30,10 +27,7 @@ class RunSamples:
 
 
 class Task(ABC):
-    """A model and its data.
-
-    The launcher creates a task from the settings. Each rank recreates the task from the run folder.
-    """
+    """A model and its data. The launcher creates a task from the settings, and each rank from the run folder."""
 
     settings_class: ClassVar[type]
     settings: Any  # a RunConfig with the sections for this task; all paths are absolute

@@ -1,7 +1,4 @@
-"""A Hugging Face Trainer subclass with the course's sample order, learning-rate schedule, log and checkpoints.
-
-A task, such as the one in pretrain/gpt2.py, defines the model, the samples and the loss.
-"""
+"""A Hugging Face Trainer subclass with the course's sample order, learning-rate schedule, log and checkpoints."""
 
 import os
 import pickle
