@@ -13,9 +13,8 @@ from course_lib.files import link_or_copy
 from course_lib.language.words import tr
 from course_lib.settings import profiles
 
-# Configuration and tokenizer.
 SETTINGS = ("*.json", "*.txt", "*.model")
-# Weights in one file or several, with their index; the preferred format first.
+# The preferred format first.
 WEIGHTS = (
     re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?"),
     re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?"),

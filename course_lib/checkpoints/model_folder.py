@@ -94,7 +94,7 @@ def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
         raise CourseError(f"{folder}: not readable as a tokenizer: {one_line(error)}") from error
 
 
-def end_id(folder: Path, *candidates: Any) -> int | None:
+def end_id(*candidates: Any) -> int | None:
     """Return the first eos_token_id that is set, and the first one of a list; None if there is none."""
     given = (ids[0] if isinstance(ids, list) else ids for ids in candidates if ids not in (None, []))
     return next(map(int, given), None)

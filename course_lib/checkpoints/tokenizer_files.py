@@ -15,16 +15,11 @@ NAMES = (
 )  # fmt: skip
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.tiktoken", "tekken.json")
-# Tokenizer classes that work on bytes or characters and have no vocabulary file.
-WITHOUT = ("ByT5", "Canine", "Perceiver")
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Return whether a folder holds a tokenizer's vocabulary or names a tokenizer class that needs none."""
-    if any(path.is_file() for name in VOCABULARIES for path in folder.glob(name)):
-        return True
-    path = folder / CONFIG
-    return path.is_file() and str(read_json(path).get("tokenizer_class")).startswith(WITHOUT)
+    """Return whether a folder holds a tokenizer's vocabulary."""
+    return any(path.is_file() for name in VOCABULARIES for path in folder.glob(name))
 
 
 def require_tokenizer(folder: Path) -> None:

@@ -33,13 +33,10 @@ def model_config(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalConf
 
 
 def build_model(model: ModelConfig, begin: int = 1, end: int = 2) -> CausalModel:
-    """Build a model with random initial weights, Normal(0, initializer_range²), and set up recomputation.
-
-    The projections into the residual stream are then divided by √(2·num_layers).
-    """
+    """Build a model with random initial weights, Normal(0, initializer_range²), and set up recomputation."""
     config = model_config(model, begin, end)
     built = AutoModelForCausalLM.from_config(config, attn_implementation=model.attention, dtype=torch.float32)
-    # Hugging Face scales these projections for GPT-2 only.
+    # Hugging Face divides the projections into the residual stream by √(2·num_layers) for GPT-2 only.
     if model.architecture == "gpt-neox":
         _divide_projections(built, math.sqrt(2 * model.num_layers))
     # Samples are not padded. transformers builds no mask for a kernel whose name has no mask function.

@@ -1,8 +1,4 @@
-"""Settings for GPT-2 and GPT-NeoX models (architecture, sizes and kernels), and the memory they require.
-
-This module does not import torch. tests/training/test_planner.py checks the formulas for activations and logits against
-PyTorch's allocations.
-"""
+"""Settings for GPT-2 and GPT-NeoX models, and the memory they need, without torch (tests/training/test_planner.py)."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -106,8 +102,8 @@ class ModelConfig:
         """Return the bytes for stored activations, logits with the loss, and one block's backward pass.
 
         In 16 bits, a block stores 34·s·b·h bytes, with one byte per dropout element, and 5·a·s²·b bytes for the
-        attention scores (Korthikanti et al., arXiv:2205.05198). Only eager attention stores the scores; sdpa and
-        flash_attention_2 store one value per query and head. `width` is the bytes per element.
+        attention scores (Korthikanti et al., arXiv:2205.05198), of which only eager attention stores more than one
+        value per query and head. `width` is the bytes per element.
         """
         tokens = micro_batch * length
         stream, wide = tokens * self.hidden_size, tokens * self.ffn

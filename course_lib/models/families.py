@@ -8,9 +8,6 @@ from typing import Any, Literal
 from course_lib.models.config import ModelConfig
 from course_lib.settings.config import build
 
-# Base for the wavelengths of the rotary positions, as in GPT-NeoX and rinna's models.
-ROTARY_BASE = 10_000
-
 
 @dataclass(frozen=True)
 class Family:
@@ -38,8 +35,8 @@ class Family:
         return build(ModelConfig, known | {"architecture": self.architecture}, where=str(path))
 
 
-def rope_parameters(share: float, base: float = ROTARY_BASE) -> dict[str, Any]:
-    """Return the rotary parameters for a config.json; `share`: fraction of each head's dimensions that is rotated."""
+def rope_parameters(share: float, base: float = 10_000) -> dict[str, Any]:
+    """Return the rotary parameters for a config.json: the rotated share of each head, the base of wavelengths."""
     return {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": share}
 
 
@@ -67,18 +64,15 @@ GPT_NEOX = Family(
     architecture="gpt-neox",
     model_type="gpt_neox",
     title="GPT-NeoX",
-    keys={
-        "vocab_size": ("vocab_size",),
-        "hidden_size": ("hidden_size",),
+    keys={name: (name,) for name in ("vocab_size", "hidden_size", "num_attention_heads", "initializer_range")}
+    | {
         "num_layers": ("num_hidden_layers",),
-        "num_attention_heads": ("num_attention_heads",),
         "ffn_hidden_size": ("intermediate_size",),
         # Rotary positions have no parameters, so this value only records the training length [tokens].
         "max_position_embeddings": ("max_position_embeddings",),
         "use_parallel_residual": ("use_parallel_residual",),
         "hidden_dropout_prob": ("hidden_dropout",),
         "attention_probs_dropout_prob": ("attention_dropout",),
-        "initializer_range": ("initializer_range",),
     },
     constants=lambda model: {
         "intermediate_size": model.ffn,
