@@ -1,15 +1,14 @@
 """Which tokens may come next, so that the byte tokens in a generated text always form whole characters.
 
 A byte-fallback tokenizer writes a character outside its vocabulary as one token per UTF-8 byte. A model can choose such
-tokens in an order that is not UTF-8, and decoding then shows U+FFFD (�). The table in this module says for each token
-whether it may follow. The generators of the course choose only tokens that are allowed; serving/client.py drops the
-bytes that form no character, because the FasterTransformer server that it asks does not know the tokenizer.
+tokens in an order that is not UTF-8, and decoding then shows U+FFFD (�). `course generate` and GPTSAN choose tokens
+that the table in this module allows; engines that take no mask drop the bytes that form no character.
 
 - Well-formed sequences are those in table 3-7 of the Unicode Standard (https://www.unicode.org/versions/Unicode16.0.0/
   core-spec/chapter-3/#G27506), as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
 - U+FFFD itself is never written: it stands for text that could not be decoded.
-- A character begins only if its remaining bytes fit into the remaining tokens. A text that ends at the length limit
-  therefore ends with a whole character, and nothing has to be dropped.
+- A character begins only if its remaining bytes fit into the remaining tokens, so a text that ends at the length limit
+  ends with a whole character.
 
 This module imports neither torch nor transformers.
 """
@@ -60,18 +59,16 @@ NEXT = [{byte: STATES.index(state) for allowed, state in rules for byte in allow
 class ByteTokens:
     """The table for one vocabulary.
 
-    Args:
-        pieces: the text of each token in UTF-8, one byte for a byte token; None for an id that is never generated.
-        repeat: id of a token that stands for copies of the token before it. It may not follow the last byte of a
-            character, because it would repeat that byte.
-
-    Attributes:
-        after: state after a token [states, tokens]. If the token is not allowed, what is before it counts as lost.
-        blocked: whether a token is not allowed [remaining tokens − 1, states, tokens], for up to ROOM remaining tokens.
-        has_bytes: whether any token is a part of a character; if not, no text can break.
+    `after` is the state after a token [states, tokens]; if the token is not allowed, what is before it counts as lost.
+    `blocked` says whether a token is not allowed [remaining tokens − 1, states, tokens], for up to ROOM remaining
+    tokens. `has_bytes` says whether any token is a part of a character; if not, no text can break.
     """
 
     def __init__(self, pieces: Sequence[bytes | None], repeat: int | None = None) -> None:
+        """Build the table from the UTF-8 of each token: one byte for a byte token, None for an id never generated.
+
+        The token `repeat` stands for copies of the token before it, so it may not follow a character's last byte.
+        """
         self.after: npt.NDArray[np.int32] = np.full((len(STATES), len(pieces)), TEXT, np.int32)
         allowed = np.zeros((len(STATES), len(pieces)), bool)
         allowed[[TEXT, ENDED]] = True

@@ -35,7 +35,7 @@ class GenerateConfig:
         gt=0,
         le=1,
     )
-    temperature: float = setting(1.0, "sampling: divides the logits; values below 1 favour likely tokens")
+    temperature: float = setting(1.0, "sampling: divides the logits; values below 1 favour likely tokens", gt=0)
     num_beams: int | None = setting(None, "beam: texts kept at each step; unset: 4", ge=2, le=1024)
     length_penalty: float = setting(
         1.0, "beam: scores are divided by length to this power; values above 0 favour long texts"
@@ -51,20 +51,11 @@ class GenerateConfig:
 
     @model_validator(mode="after")
     def _together(self) -> "GenerateConfig":
-        way, most, longest = f"strategy={self.strategy}", self.beams, self.max_new_tokens
-        greedy = "must be above 0; strategy=greedy always takes the most likely token"
-        for name, wrong, why in (
-            ("temperature", self.temperature <= 0, greedy),
-            ("num_beams", self.num_beams and self.strategy != "beam", f"{way}; needs strategy=beam"),
-            ("min_new_tokens", longest and self.min_new_tokens > longest, f"above max_new_tokens ({longest})"),
-            (
-                "num_return_sequences",
-                self.strategy != "sampling" and self.num_return_sequences > most,
-                f"{way} gives at most {most}",
-            ),
-        ):
-            if wrong:
-                raise ValueError(f"{name}: {getattr(self, name)} is not allowed: {why}")
+        if self.num_beams and self.strategy != "beam":
+            raise ValueError(f"num_beams: {self.num_beams} is not allowed: needs strategy=beam")
+        if self.strategy != "sampling" and self.num_return_sequences > self.beams:
+            most = f"strategy={self.strategy} gives at most {self.beams}"
+            raise ValueError(f"num_return_sequences: {self.num_return_sequences} is not allowed: {most}")
         return self
 
     @property

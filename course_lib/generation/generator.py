@@ -1,7 +1,7 @@
 """Text generation with one causal language model and any number of prefixes. Each prompt has its own prefix or none.
 
-transformers does the generation itself: its `generate` method receives the prefixes as the key/value cache, the
-attention mask for prefixes and texts, and the position ids of the texts. The server in chapter 7 works in the same way.
+The `generate` method of transformers receives the prefixes as the key/value cache, the attention mask for prefixes and
+texts, and the position ids of the texts.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ class Generator:
         self.folder, self.any_base = folder, any_base
         self.device = torch.device(compute.device())
         self.model = model.to(self.device)
-        end = model_folder.end_id(folder, model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
+        end = model_folder.end_id(model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
         if end is None:
             raise CourseError(tr("{folder}: names no end-of-text token (eos_token_id)", folder=folder))
         self.end = end

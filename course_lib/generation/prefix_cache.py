@@ -60,16 +60,10 @@ def past(
 ) -> tuple[DynamicCache, Tensor]:
     """Return the cache and the attention mask for a batch in which sequence i has the prefix `values[i]`.
 
-    Shorter prefixes are padded on the left (mask 0). Gradients flow back into `values`. Sequences that share a prefix
-    must pass the same tensor object; a prefix shared by all sequences is not copied.
-
-    Args:
-        values: prefix for each sequence, [P_i, width]; None for a sequence without a prefix.
-        shape: shape of the model.
-        dtype: dtype of the cache.
-        device: device of the cache and of the mask [batch, length of the longest prefix].
-        grows: whether the cache stores the keys and values that the model adds, as generation requires. If false, it is
-            left unchanged, so that a backward pass can recompute blocks.
+    Prefixes [P_i, width] of a sequence may be None; shorter ones are padded on the left (mask 0). Gradients flow back
+    into `values`. Sequences that share a prefix must pass the same tensor object; a prefix shared by all is not copied.
+    The mask is [batch, length of the longest prefix]. With `grows`, the cache stores the keys and values that the model
+    adds, as generation requires; otherwise it is left unchanged, so that a backward pass can recompute blocks.
     """
     lengths = torch.tensor([0 if rows is None else len(rows) for rows in values], device=device)
     longest = int(lengths.max())
@@ -105,9 +99,9 @@ def _layer(keys: Tensor, values: Tensor, grows: bool) -> DynamicLayer:
 
 def left_padded(rows: Sequence[Sequence[int]], device: torch.device | str, fill: int = 0) -> tuple[Tensor, Tensor]:
     """Return token ids [batch, longest row], padded on the left with `fill`, and their attention mask."""
-    gaps = [max(map(len, rows)) - len(row) for row in rows]
-    ids = [[fill] * gap + list(row) for gap, row in zip(gaps, rows, strict=True)]
-    mask = [[0] * gap + [1] * len(row) for gap, row in zip(gaps, rows, strict=True)]
+    longest = max(map(len, rows))
+    ids = [[fill] * (longest - len(row)) + list(row) for row in rows]
+    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 

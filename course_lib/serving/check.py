@@ -1,8 +1,7 @@
 """Checks that compare a FasterTransformer folder with its config.ini.
 
 If a file is missing or has the wrong size, the engine only prints a warning and then runs with uninitialized memory.
-The files have no header, so only their sizes can be compared with config.ini. The `values` option also checks the
-values themselves.
+The files have no header, so only their sizes can be compared with config.ini.
 """
 
 from dataclasses import dataclass, field

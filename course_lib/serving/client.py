@@ -1,8 +1,7 @@
-"""Client for the served model, with tensor requests over HTTP, and a text interface.
+"""Client for the served model: tensors over HTTP, and texts. It requires a tokenizer, but not torch.
 
-The client requires a tokenizer, but not torch. It speaks the Open Inference Protocol of Triton
-(https://github.com/kserve/open-inference-protocol), so it works with NVIDIA's fastertransformer_backend and any other
-server that accepts the same tensors. A batch of prompts is sent as one request.
+It speaks the Open Inference Protocol (https://github.com/kserve/open-inference-protocol) with Triton, so it works with
+NVIDIA's fastertransformer_backend and any other server that accepts the same tensors.
 """
 
 from collections.abc import Mapping, Sequence

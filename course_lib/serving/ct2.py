@@ -1,11 +1,9 @@
 """Export of GPT-2 and GPT-NeoX models to CTranslate2, an inference engine that is fast on CPUs.
 
-CTranslate2's own converter does most of the work. This module adds what the converter does not support in models of
-transformers 5: the names of GPT-NeoX's rotary fraction and output layer, the rotary embedding base, the LayerNorm
-epsilon, and vocabularies with fewer entries than embedding rows.
-
-Prefixes are not supported: each `Generator.generate_batch` call starts with an empty state or with one that it computes
-from tokens (https://github.com/OpenNMT/CTranslate2/issues/1409), and no tokens produce the state of a trained prefix.
+CTranslate2's own converter does most of the work. This module adds what it lacks for models of transformers 5: the
+names of GPT-NeoX's rotary fraction and output layer, the rotary embedding base, the LayerNorm epsilon, and vocabularies
+with fewer entries than embedding rows. Prefixes are not supported: CTranslate2 computes its state from tokens
+(https://github.com/OpenNMT/CTranslate2/issues/1409), and no tokens produce the state of a trained prefix.
 """
 
 from dataclasses import dataclass
@@ -63,7 +61,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         require_plain(config, source)
         tokens = {number: token for token, number in tokenizer.get_vocab().items()}
         names = [tokens.get(row) for row in range(config.vocab_size)]
-        end = end_id(source, model.generation_config.eos_token_id, tokenizer.eos_token_id)
+        end = end_id(model.generation_config.eos_token_id, tokenizer.eos_token_id)
         if end not in tokens:
             raise CourseError(f"{source}: names no end-of-text token (eos_token_id {end})")
         try:

@@ -1,12 +1,7 @@
-"""Text generation from an exported folder, as in the FasterTransformer backend.
+"""Text generation from an exported folder, as in the FasterTransformer backend. Uses neither files nor Triton.
 
-A batch can mix sequences with different lengths, tasks and sampling settings, and they join and leave it at any time
-(batch.py). Every sequence is checked before it runs, and the error message for an invalid sequence is one line. The
-prefixes come from the folder. This module uses neither files nor Triton.
-
-Unlike the course's other generators, the engine does not keep the bytes of a character together
-(generation/byte_tokens.py). An exported folder holds no tokenizer, and the engine chooses the same tokens as
-FasterTransformer. client.py drops the bytes that form no character when it decodes the answer.
+A batch can mix sequences with different lengths, tasks and sampling settings (batch.py). The engine chooses the same
+tokens as FasterTransformer: unlike the course's other generators, it does not keep the bytes of a character together.
 """
 
 from collections.abc import Iterator, Sequence

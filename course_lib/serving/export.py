@@ -150,9 +150,7 @@ def _weights(model: Path, origin: Origin, specs: dict[str, TensorSpec]) -> Itera
                 raise CourseError(f"{path}: {full} is no weight that the format can store")
             if weight.shape != (shape := weight_map.shape(specs[name], origin.config)):
                 raise CourseError(f"{path}: {full} has shape {tuple(weight.shape)}, the configuration requires {shape}")
-            if name not in missing:
-                raise CourseError(f"{path}: {full} occurs twice")
-            missing.remove(name)
+            missing.discard(name)
             yield name, weight.contiguous()
     for name in sorted(missing):
         if not (origin.zero_biases and name.endswith(("query_key_value.bias", "attention.dense.bias"))):

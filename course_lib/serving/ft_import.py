@@ -41,14 +41,12 @@ class FtImport:
     folder: Path
     config: FtConfig
     files: int  # files read
-    parameters: int
     settings: dict[str, Setting]
     notes: list[str]
 
     def summary(self) -> str:
         """Return a one-line summary, followed by one line for the assumed settings and one for each note."""
-        number = tr("{number:,} parameters", number=self.parameters)
-        lines = [f"{contents(self.config, self.files)}: {number} → {self.folder}"]
+        lines = [f"{contents(self.config, self.files)} → {self.folder}"]
         assumed = [f"{key} = {found.value}" for key, found in self.settings.items() if found.source == "default"]
         if assumed:
             lines.append(tr("assumed, as the folder does not say: {settings}", settings=", ".join(assumed)))
@@ -80,13 +78,14 @@ def import_folder(source: Path, target: Path, tokenizer: Path | None = None, giv
     shape.dtype = TORCH[config.dtype]
     if config.family == "gptneox":
         # A GPT-NeoX folder always has an lm_head; it is the embedding if the files are equal
-        layers = [found.path / f"model.{name}.bin" for name in ("wte", "lm_head.weight")]
-        shape.tie_word_embeddings = all(file.is_file() for file in layers) and filecmp.cmp(*layers, shallow=False)
+        first, last = (found.path / f"model.{name}.bin" for name in ("wte", "lm_head.weight"))
+        exist = first.is_file() and last.is_file()
+        shape.tie_word_embeddings = exist and filecmp.cmp(first, last, shallow=False)
         # For transformers 4, which otherwise assumes 0.25
         shape.rotary_pct = shape.rope_parameters["partial_rotary_factor"]
         shape.rotary_emb_base = shape.rope_parameters["rope_theta"]
     with atomic_folder(target) as folder:
-        parameters = weight_files.write(_weights(found, shape.tie_word_embeddings), folder, weight_files.SHARD)
+        weight_files.write(_weights(found, shape.tie_word_embeddings), folder, weight_files.SHARD)
         shape.save_pretrained(folder)
         GenerationConfig.from_model_config(shape).save_pretrained(folder)
         if tokenizer:
@@ -114,7 +113,7 @@ def import_folder(source: Path, target: Path, tokenizer: Path | None = None, giv
                 prefix = Prefix(reader.prefix(found, task).float(), task.name, digest, sizes)
                 prefix_files.write(prefix, folder / "prefixes" / f"{task.name}.safetensors")
     files = sum(len(spec.files(config.ranks)) for spec in layout.tensors(config)) + 1
-    return FtImport(target, config, files, parameters, found.settings, notes)
+    return FtImport(target, config, files, found.settings, notes)
 
 
 def _weights(found: FtFolder, tied: bool) -> Iterator[tuple[str, Tensor]]:

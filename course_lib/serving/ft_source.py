@@ -1,7 +1,4 @@
-"""Translation of a Hugging Face model configuration to a FasterTransformer configuration.
-
-This module collects the settings that the format cannot store, and rejects models that the engine cannot run.
-"""
+"""Translation of a Hugging Face model configuration to a FasterTransformer configuration, and what that cannot do."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +50,7 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
     """
     hf = read_config(folder)
     require_plain(hf, folder)
-    end = end_id(folder, hf.eos_token_id)
+    end = end_id(hf.eos_token_id)
     if end is None:
         raise CourseError(f"{folder / 'config.json'}: eos_token_id is not set; the engine needs an end-of-text token")
     common = {
@@ -102,15 +99,13 @@ def _neox(hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
     config = FtConfig("gptneox", parallel_residual=parallel, **sizes, **common)
     divided = ranks if parallel or not corrections.bias_scaling else 1
     origin = Origin(config, lacks, bool(hf.tie_word_embeddings), divided, not hf.attention_bias)
-    both, converter = " and ".join(SUMMED), "as FasterTransformer's converter does"
-    if not parallel and ranks > 1:
-        if corrections.bias_scaling:
-            origin.corrected.append(
-                f"{both} are not divided by {ranks}: the engine adds them once "
-                f"(--upstream-bias-scaling divides them, {converter})"
-            )
-        else:
-            origin.notes.append(f"{both} are divided by {ranks}, {converter}: the engine's output will be wrong")
+    both = " and ".join(SUMMED)
+    if divided > 1 and not parallel:
+        origin.notes.append(f"{both} are divided by {ranks}, as upstream: the engine's output will be wrong")
+    elif ranks > 1 and not parallel:
+        origin.corrected.append(
+            f"{both} are not divided by {ranks}: the engine adds them once (--upstream-bias-scaling)"
+        )
     for key, engine in ENGINE.items():
         if lacks[key] != engine:
             origin.notes.append(f"{key} is {lacks[key]:g}; the engine uses {engine:g}: different output")
@@ -133,14 +128,9 @@ def _gpt2(hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
     if corrections.ini:
         more = [f"layernorm_eps = {eps:g}"] + ["activation_type = Relu"] * relu
         more += [f"inter_size = {inner}"] * (inner != 4 * hf.n_embd)
-        origin.corrected.append(
-            f"config.ini says {', '.join(more)}; FasterTransformer's converter omits this (--upstream-ini)"
-        )
+        origin.corrected.append(f"config.ini says {', '.join(more)} (--upstream-ini)")
     if config.head:
-        origin.corrected.append("lm_head is written; FasterTransformer's converter omits it (--upstream-head)")
+        origin.corrected.append("lm_head is written (--upstream-head)")
     elif not tied:
-        origin.notes.append(
-            "lm_head is omitted, as by FasterTransformer's converter: the engine uses the embedding instead, "
-            "its output will be wrong"
-        )
+        origin.notes.append("lm_head is omitted, as upstream: the engine uses the embedding, its output will be wrong")
     return origin

@@ -6,7 +6,6 @@ as a warning.
 
 import configparser
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,9 @@ def text(config: FtConfig) -> str:
         values["use_gptj_residual"] = int(config.parallel_residual)
     if config.tasks:
         values |= {"num_tasks": len(config.tasks), "prompt_learning_type": PREFIX}
-    sections = {config.family: {key: value for key, value in values.items() if value is not None}}
+    sections: dict[str, dict[str, Any]] = {
+        config.family: {key: value for key, value in values.items() if value is not None}
+    }
     for index, task in enumerate(config.tasks):
         sections[f"task_{index}"] = {"task_name": task.name, "prompt_length": task.length}
     return "".join(
@@ -106,9 +107,8 @@ def _tasks(
         tasks.append(PrefixTask(*(_value(path, parser[name], key) for key in ("task_name", "prompt_length"))))
         if not NAME.fullmatch(tasks[-1].name):
             raise CourseError(f"{path}: [{name}] task_name = {tasks[-1].name}: cannot be part of a file's name")
-    for name, number in Counter(task.name for task in tasks).items():
-        if number > 1:
-            warnings.append(f"{number} tasks are named {name}: the engine keeps one")
+    if len({task.name for task in tasks}) < count:
+        warnings.append("several tasks have the same name: the engine keeps one of them")
     return tuple(tasks)
 
 

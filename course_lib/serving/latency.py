@@ -1,7 +1,6 @@
-"""The same greedy continuation by several engines, for comparisons of their texts and speed.
+"""The same greedy continuation by several engines, to compare their texts and speed.
 
-A writer is a function that takes sequences of ids and a number of tokens, and returns that many new ids for each
-sequence. It never generates the end-of-text token.
+A writer takes sequences of ids and a number of tokens, and returns that many new ids for each, never the end of text.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from transformers import GenerationConfig
 from course_lib.checkpoints.quiet import quiet
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.prefix_cache import left_padded
+from course_lib.serving.ct2_generate import Ct2Generator
 
 Rows = Sequence[Sequence[int]]
 Writer = Callable[[Rows, int], list[list[int]]]
@@ -37,8 +37,6 @@ def hugging_face(model: Any) -> Writer:
 
 def ct2(folder: Path) -> Writer:
     """Return a writer for a folder written by `course ct2 export`."""
-    from course_lib.serving.ct2_generate import Ct2Generator
-
     generator = Ct2Generator(folder, threads=1)
 
     def write(rows: Rows, new: int) -> list[list[int]]:

@@ -1,7 +1,6 @@
 """Reader that loads a FasterTransformer folder, for any number of ranks, as a Hugging Face model and its prefixes.
 
-Settings that the format cannot store (activation, epsilon, rotary embedding base) are in conversion.json.
-FasterTransformer's own converters do not write this file; without it, the reader uses the model family's defaults.
+Settings that the format cannot store are in conversion.json; without it, the reader uses the model family's defaults.
 `Loaded.notes` lists where the model may differ from its source.
 """
 
@@ -114,15 +113,9 @@ def read(folder: Path, spec: TensorSpec, config: FtConfig) -> Tensor:
 def hf_config(found: FtFolder) -> Any:
     """Return the Hugging Face configuration."""
     config = found.config
-    shape: dict[str, Any] = {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden,
-        "num_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "ffn_hidden_size": config.inter_size,
-        "bos_token_id": config.start_id,
-        "eos_token_id": config.end_id,
-    }
+    shape: dict[str, Any] = {"vocab_size": config.vocab_size, "hidden_size": config.hidden}
+    shape |= {"num_layers": config.layers, "num_attention_heads": config.heads, "ffn_hidden_size": config.inter_size}
+    shape |= {"bos_token_id": config.start_id, "eos_token_id": config.end_id}
     lacks = {key: setting.value for key, setting in found.settings.items()}
     if config.family == "gpt":
         shape |= {"max_position_embeddings": config.positions, "tie_word_embeddings": not config.head}

@@ -1,8 +1,7 @@
 """Triton model repositories for this course's reader (Python backend) or NVIDIA's FasterTransformer backend.
 
-The tensors are the same as for the fastertransformer_backend GPT-NeoX model, so its clients work unchanged. Its GPT
-model has additional tensors (context embeddings, prompts in the request), which are not listed here. NVIDIA's backend
-also serves models whose configuration does not list them.
+The tensors are those of the fastertransformer_backend GPT-NeoX model, so its clients work unchanged. Its GPT model has
+further tensors (context embeddings, prompts in the request), which are optional.
 """
 
 import json
@@ -83,13 +82,9 @@ def write(
 ) -> Path:
     """Write a model repository that serves a FasterTransformer folder, and return the model's folder in it.
 
-    Args:
-        folder: DIR/N-gpu or DIR.
-        target: folder of the repository.
-        backend: python for this course's reader, or fastertransformer for NVIDIA's engine.
-        weights: path to the weights as seen by the server, for example in a container.
-        instances: processes of this course's reader; each answers requests of its own.
-        queue: requests that may wait until an instance has room; Triton refuses further ones.
+    The backend is python for this course's reader, for which alone the instances and the queue are (server.py), or
+    fastertransformer for NVIDIA's engine. `weights` is the path to the weights as seen by the server, for example in a
+    container.
     """
     weights_folder, ranks = layout.find(folder)
     config, _ = ini.read(weights_folder, ranks)

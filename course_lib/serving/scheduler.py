@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Condition, Thread
 
 from course_lib.errors import CourseError
@@ -33,6 +34,12 @@ class Request:
     def finished(self) -> bool:
         """Whether all rows are finished."""
         return all(generation.text.finished for generation in self.generations)
+
+    def answers(self) -> list[Answer]:
+        """Return the rows' answers. Raises CourseError if the request is cancelled."""
+        if not self.finished:
+            raise CourseError("cancelled")
+        return [generation.text.answer() for generation in self.generations]
 
 
 class Scheduler:
@@ -85,41 +92,27 @@ class Scheduler:
             # For example, memory is too small for this batch: run each request by itself, so that none fails because
             # of another
             except Exception:
-                self._one_by_one({*batch.running, *joining})
+                failed = {*batch.running, *joining}
                 batch = TextBatch(self.engine.model)
-            self._answer([request for request in self.requests if request.finished])
+                for request in [one for one in self.requests if failed.intersection(one.generations)]:
+                    self._end(request, partial(self.engine.run, request.rows, request.log_probs))
+            for request in [one for one in self.requests if one.finished]:
+                self._end(request, request.answers)
             if time.monotonic() > checked + CHECK:
-                self._give_up(batch)
+                for request in [one for one in self.requests if one.cancelled()]:
+                    batch.drop(request.generations)
+                    self._end(request, request.answers)
                 checked = time.monotonic()
 
-    def _one_by_one(self, failed: set[Generation]) -> None:
-        """Run the requests of these rows from their beginning."""
-        for request in [one for one in self.requests if failed.intersection(one.generations)]:
-            self._remove(request)
-            try:
-                request.answer(self.engine.run(request.rows, request.log_probs))
-            except Exception as error:
-                request.fail(error)
-
-    def _answer(self, requests: Sequence[Request]) -> None:
-        for request in requests:
-            self._remove(request)
-            try:
-                request.answer([generation.text.answer() for generation in request.generations])
-            # For example, shared memory is full
-            except Exception as error:
-                request.fail(error)
-
-    def _give_up(self, batch: TextBatch) -> None:
-        """End the requests that are cancelled."""
-        for request in [one for one in self.requests if one.cancelled()]:
-            self._remove(request)
-            batch.drop(request.generations)
-            request.fail(CourseError("cancelled"))
-
-    def _remove(self, request: Request) -> None:
+    def _end(self, request: Request, answers: Callable[[], list[Answer]]) -> None:
+        """Answer a request, or tell it why there is no answer."""
         with self.changed:
             self.requests.remove(request)
             own = set(request.generations)
             self.waiting = deque(one for one in self.waiting if one not in own)
             self.changed.notify_all()
+        try:
+            request.answer(answers())
+        # For example, shared memory is full
+        except Exception as error:
+            request.fail(error)

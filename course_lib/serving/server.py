@@ -115,14 +115,6 @@ def running(
             f"--backend-config=python,shm-region-prefix-name={shared}",
             f"--backend-config=python,stub-timeout-seconds={int(timeout)}",
         ]
-        paths = {
-            "LD_LIBRARY_PATH": [str(inside.parents[1] / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR")],
-            # The stub's interpreter is that of the first python3 on PATH
-            "PATH": [str(Path(sys.executable).parent)],
-        }
-        environment = {name: ":".join(filter(None, [*own, os.environ.get(name)])) for name, own in paths.items()}
-        if threads:
-            environment["OMP_NUM_THREADS"] = str(threads)
         prctl, log = ctypes.CDLL(None).prctl, work / "triton.log"
         with open(log, "wb") as sink:
             process = subprocess.Popen(
@@ -130,7 +122,7 @@ def running(
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env=os.environ | environment,
+                env=_environment(inside, threads),
                 start_new_session=True,
                 # The server must stop when this process exits, even if it is killed
                 preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
@@ -141,16 +133,14 @@ def running(
             _wait(server, timeout)
             yield server
         finally:
-            try:
-                _stop(process)
-            finally:
-                for leftover in SHARED.glob(f"{shared}*"):
-                    leftover.unlink(missing_ok=True)
+            _stop(process)
+            for leftover in SHARED.glob(f"{shared}*"):
+                leftover.unlink(missing_ok=True)
 
 
 def serve(starting: contextlib.AbstractContextManager[Server]) -> None:
     """Serve until SIGINT or SIGTERM; `starting` is what `running` returns, not yet entered."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with starting as server:
             facts = {"http": server.http, "grpc": server.grpc, "metrics": server.metrics}
@@ -164,8 +154,6 @@ def serve(starting: contextlib.AbstractContextManager[Server]) -> None:
                 raise
     except KeyboardInterrupt:
         print(tr("stopped"))
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def tail(log: Path) -> str:
@@ -176,6 +164,14 @@ def tail(log: Path) -> str:
     # Error lines begin with E, date, time and process
     lines = [line for line in content.splitlines() if re.match(r"E\d{4} |error:", line)]
     return " | ".join((lines or content.splitlines())[-3:])
+
+
+def _environment(inside: Path, threads: int | None) -> dict[str, str]:
+    """Return the server's environment; the stub's interpreter is that of the first python3 on PATH."""
+    libraries = [str(inside.parents[1] / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR")]
+    paths = {"LD_LIBRARY_PATH": libraries, "PATH": [str(Path(sys.executable).parent)]}
+    variables = {name: ":".join(filter(None, [*own, os.environ.get(name)])) for name, own in paths.items()}
+    return os.environ | variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
 
 
 def _usable(host: str, port: int) -> int:
@@ -207,13 +203,10 @@ def _wait(server: Server, timeout: float) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the server and all processes that it started, first with SIGTERM and, after DRAIN seconds, SIGKILL."""
-    try:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(DRAIN + 5)
-    # This also runs if another Ctrl-C interrupts the wait
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    """Stop the server and all processes that it started: SIGTERM, and SIGKILL after DRAIN seconds or another Ctrl-C."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.wait(DRAIN + 5)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

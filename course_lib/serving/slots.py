@@ -32,11 +32,9 @@ class Slots:
         self.store: Tensor = self._empty(0, 0)
 
     def prefill(self, inputs: Sequence[Sequence[int]], prefixes: Sequence[Tensor | None]) -> Tensor:
-        """Add a row for each new text, and return the logits [N, V] after its input.
+        """Add a row for each new text, and return the logits [N, V] after its input of at least one token.
 
-        Args:
-            inputs: token ids of each text, at least one.
-            prefixes: prefix [prefix length, layers · 2 · hidden size] of each text, or None.
+        Each text has a prefix [prefix length, layers · 2 · hidden size] or None.
         """
         device = self.model.device
         cache, front = past(prefixes, self.shape, self.model.dtype, device)

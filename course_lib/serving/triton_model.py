@@ -1,11 +1,9 @@
-"""The model run by Triton's Python backend: an exported folder with this course's engine.
+"""The model run by Triton's Python backend: an exported folder with this course's engine. Only the server imports it.
 
-Only the server imports this module. Tensors are passed with DLPack, because with NumPy 2, the backend's own NumPy
-conversions return wrong values without an error.
-
-Triton calls `execute` with the next requests of its queue. `execute` hands them to the scheduler's thread and returns
-when they have joined the batch, long before they are answered. While the batch is full, the other requests wait in
-Triton's queue, where its limit and other instances can reach them.
+Tensors are passed with DLPack, because with NumPy 2, the backend's own NumPy conversions return wrong values without an
+error. Triton calls `execute` with the next requests of its queue. `execute` hands them to the scheduler's thread and
+returns when they have joined the batch. While the batch is full, the other requests wait in Triton's queue, where its
+limit and other instances can reach them.
 """
 
 import json
@@ -70,20 +68,18 @@ class TritonPythonModel:
         def answer(answers: list[Answer]) -> None:
             found = outputs(tensors, rows, answers, self.engine.end_id)
             sent = [pb_utils.Tensor.from_dlpack(name, tensor) for name, tensor in found.items() if name in wanted]
-            _send(sender, pb_utils.InferenceResponse(sent))
+            sender.send(pb_utils.InferenceResponse(sent), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
         return Request(rows, wants_log_probs(tensors), answer, partial(_fail, sender), sender.is_cancelled)
 
 
-def _send(sender: Any, response: Any) -> None:
-    sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-
-
 def _fail(sender: Any, error: Exception) -> None:
     """Send an error response. Suppress any exception, so that the calling thread continues."""
-    message = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
-    code = pb_utils.TritonError.UNAVAILABLE if isinstance(error, CourseError) else pb_utils.TritonError.INTERNAL
+    kind, message = pb_utils.TritonError.INTERNAL, f"{type(error).__name__}: {error}"
+    if isinstance(error, CourseError):
+        kind, message = pb_utils.TritonError.UNAVAILABLE, str(error)
     if isinstance(error, UsageError):
-        code = pb_utils.TritonError.INVALID_ARG
+        kind = pb_utils.TritonError.INVALID_ARG
+    response = pb_utils.InferenceResponse(error=pb_utils.TritonError(message, kind))
     with suppress(Exception):
-        _send(sender, pb_utils.InferenceResponse(error=pb_utils.TritonError(message, code)))
+        sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

@@ -20,10 +20,7 @@ HEADS: dict[Family, str] = {"gptneox": "embed_out.weight", "gpt": "lm_head.weigh
 
 
 def short(name: str) -> str | None:
-    """Return a weight's name without the model's prefix, or None for a leftover constant.
-
-    Examples: `gpt_neox.layers.0…` → `layers.0…`, `embed_out` → `lm_head`.
-    """
+    """Return a weight's name without the model's prefix, such as `layers.0…`, or None for a leftover constant."""
     name = PREFIXES.sub("", name)
     return None if is_leftover(name) else name.replace("embed_out.", "lm_head.")
 

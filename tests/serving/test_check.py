@@ -77,7 +77,7 @@ def test_what_the_engine_takes_without_a_word(folders):
     found = [str(finding) for finding in inspect(folder).findings]
     assert "config: config.ini: use_gptj_residual is missing: the engine uses 1, parallel residual" in found
     assert "config: config.ini: weight_data_type = half is unknown (fp32, fp16, bf16): the engine uses fp32" in found
-    assert "config: config.ini: 2 tasks are named smile: the engine keeps one" in found
+    assert "config: config.ini: several tasks have the same name: the engine keeps one of them" in found
     assert sum(finding.startswith("missing: model.layers.0.mlp.attention.bias.sum.bin") for finding in found) == 1
 
 

@@ -69,7 +69,6 @@ def test_export_and_import_give_the_same_tensors(tmp_path: Path, family: str, dt
     export(source, tmp_path / "ft", ranks, dtype, TASKS)
     report = import_folder(tmp_path / "ft", tmp_path / "back")
     assert same(tmp_path / "back", build(family).to(TORCH[dtype]))
-    assert report.parameters == sum(weight.numel() for weight in build(family).parameters())
     if dtype == "fp32":
         assert digest(tmp_path / "back") == digest(source)
         assert not report.settings or all(found.source != "default" for found in report.settings.values())
@@ -205,5 +204,5 @@ def test_the_tokenizer_is_copied_given_or_missing(tmp_path: Path, capsys: pytest
     (tmp_path / "ft" / "tokenizer").rename(tmp_path / "tokenizer")
     arguments = ["ft", "import", str(tmp_path / "ft"), "-o", str(tmp_path / "back")]
     assert cli._main([*arguments, "--tokenizer", str(tmp_path / "tokenizer")]) == 0
-    assert "tasks smile, plain, none: " in capsys.readouterr().out
+    assert "tasks smile, plain, none → " in capsys.readouterr().out
     assert model_folder.load_tokenizer(tmp_path / "back").eos_token_id == tiny.END
