@@ -35,12 +35,10 @@ def run(
         each.number: [product for product in products if product.name.startswith(f"{each.package}/")] for each in chosen
     }
     if from_cache is not None:
-        done = archive.unpack(workspace.with_inputs(chain.from_iterable(own.values())), from_cache)
-        sizes = {"number": len(done.products), "size": human_size(done.size)}
+        unpacked, left = archive.unpack(workspace.with_inputs(chain.from_iterable(own.values())), from_cache)
+        sizes = {"number": len(unpacked), "size": human_size(sum(unpacked.values()))}
         print(tr("{source}: {number} products unpacked, {size}", source=from_cache, **sizes), flush=True)
-        left = done.kept | dict.fromkeys(done.absent, tr("not in the archive"))
-        if left:
-            print(tr("not unpacked: {products}", products=_reasons(left)), flush=True)
+        _print_left(tr("not unpacked"), left)
     for selected in chosen:
         started = time.perf_counter()
         fresh = all(state.kind == "fresh" for state in workspace.states(own[selected.number]).values())
@@ -56,15 +54,15 @@ def run(
 
 def cache_pack(target: Annotated[Path, "path of the archive, a zip file"]) -> None:
     """Pack the finished products of the current profile into an archive for `course run N --from-cache FILE`."""
-    done = archive.pack(chapters.products(), target)
-    if done.kept:
-        print(tr("left out: {products}", products=_reasons({name: tr(state) for name, state in done.kept.items()})))
-    sizes = {"size": human_size(done.size), "packed": human_size(target.stat().st_size)}
-    print(tr("{output}: {number} products, {size} in {packed}", output=target, number=len(done.products), **sizes))
+    packed, left = archive.pack(chapters.products(), target)
+    _print_left(tr("left out"), left)
+    sizes = {"size": human_size(sum(packed.values())), "packed": human_size(target.stat().st_size)}
+    print(tr("{output}: {number} products, {size} in {packed}", output=target, number=len(packed), **sizes))
 
 
-def _reasons(left: dict[str, str]) -> str:
-    return ", ".join(f"{name} ({reason})" for name, reason in left.items())
+def _print_left(title: str, left: dict[str, str]) -> None:
+    if left:
+        print(f"{title}: " + ", ".join(f"{name} ({reason})" for name, reason in left.items()), flush=True)
 
 
 def status() -> object:
@@ -98,16 +96,15 @@ def clean(
 ) -> None:
     """Remove the products of a chapter, or of all chapters, from the current profile's workspace, after a question."""
     found = cleaning.removal([selected.package for selected in chapters.select(chapter)], runs)
-    for name, (space, seconds) in found.parts.items():
-        print(f"{name:<28}{human_size(space):>9}  {duration(seconds / 3600):>8}")
+    for name, (size, seconds) in found.parts.items():
+        print(f"{name:<28}{human_size(size):>9}  {duration(seconds / 3600):>8}")
     for path in found.kept:
-        size = human_size(sum(each.stat().st_size for each in cleaning.files_in(path)))
+        kept = human_size(sum(each.stat().st_size for each in cleaning.files_in(path)))
         is_runs = path.name == cleaning.RUNS
         why = tr("training runs; --runs removes them") if is_runs else tr("not written by the course")
-        print(tr("stays: {path}, {size} ({why})", path=path.relative_to(workspace.root()), size=size, why=why))
-    space, seconds = (sum(each[at] for each in found.parts.values()) for at in (0, 1))
-    folder = os.path.relpath(workspace.root())
-    sizes = {"size": human_size(space), "time": duration(seconds / 3600), "folder": folder}
+        print(tr("stays: {path}, {size} ({why})", path=path.relative_to(workspace.root()), size=kept, why=why))
+    space, hours = sum(size for size, _ in found.parts.values()), sum(took for _, took in found.parts.values()) / 3600
+    sizes = {"size": human_size(space), "time": duration(hours), "folder": os.path.relpath(workspace.root())}
     if dry_run or not found.paths:
         print(tr("would remove {size} from {folder}; it took {time} to build", **sizes))
         return

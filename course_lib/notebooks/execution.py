@@ -3,6 +3,7 @@
 import atexit
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
@@ -21,7 +22,7 @@ def execute(source: Path, target: Path) -> int:
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     cells: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     # At more verbose levels, the kernel warns at every start that the loopback connection is not encrypted.
-    options = {"extra_arguments": ["--log-level=ERROR"], "timeout": 1800, "kernel_name": "python3"}
+    options: dict[str, Any] = {"extra_arguments": ["--log-level=ERROR"], "timeout": 1800, "kernel_name": "python3"}
     client = NotebookClient(notebook, resources={"metadata": {"path": str(source.parent)}}, **options)
     executed: list[object] = []
     with progress(cells, "cell", source.stem) as bar:

@@ -123,7 +123,7 @@ def _values(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         values = yaml_values.over(_values(base, (*above, path)), values)
         files += _read[base][0]
     _read[path] = {each: _stamp(each) for each in files}, values
-    return values
+    return _read[path][1]
 
 
 def _stamp(path: Path) -> int:

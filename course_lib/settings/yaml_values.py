@@ -6,7 +6,7 @@ Numbers, true, false and null are those of YAML 1.2: `on`, 1:30 and 2026-11-01 a
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -21,8 +21,6 @@ SCALARS = {
 
 
 class _Loader(yaml.SafeLoader):
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping, whose keys must be different texts."""
         keys = [self.construct_object(key) for key, _ in node.value]
@@ -34,11 +32,12 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+    pass
 
 
-for _kind, _pattern in SCALARS.items():
-    for _class in (_Loader, _Dumper):
+for _class in (_Loader, _Dumper):
+    _class.yaml_implicit_resolvers = {}
+    for _kind, _pattern in SCALARS.items():
         _class.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), None)
 
 

@@ -7,7 +7,6 @@ import lzma
 import shutil
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from zipfile import ZIP_LZMA, BadZipFile, ZipFile, ZipInfo
 
@@ -17,30 +16,18 @@ from course_lib.language.words import mark, tr
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import MANIFEST, Manifest, Product, Snapshot
 
-
-@dataclass
-class Done:
-    """What `pack` or `unpack` did: the products and their size [bytes], those left alone and why, and the absent."""
-
-    products: list[str] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)
-    absent: list[str] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, product: Product, outputs: dict[str, dict[str, int]]) -> None:
-        """Count a product with the outputs of its manifest."""
-        self.products.append(product.name)
-        self.size += sum(facts["bytes"] for facts in outputs.values())
+# What was packed or unpacked: the size of each product [bytes]; and what was left alone, with the reason.
+Done = tuple[dict[str, int], dict[str, str]]
 
 
 def pack(products: Sequence[Product], target: Path) -> Done:
     """Write the fresh ones among `products` into an archive. The same products give the same bytes."""
     states = workspace.states(products)
-    done = Done(kept={name: state.kind for name, state in states.items() if state.kind != "fresh"})
-    if len(done.kept) == len(states):
+    packed, left = dict[str, int](), {name: tr(state.kind) for name, state in states.items() if state.kind != "fresh"}
+    if len(left) == len(states):
         raise CourseError(tr("{path}: holds no finished product; run `course run all` first", path=workspace.root()))
     with files.atomic_write(target) as file, ZipFile(file, "w") as archive:
-        for product in (product for product in products if product.name not in done.kept):
+        for product in (product for product in products if product.name not in left):
             outputs = (product.manifest() or {})["outputs"]
             for name in (MANIFEST, *outputs):
                 path = product.folder / name
@@ -49,10 +36,10 @@ def pack(products: Sequence[Product], target: Path) -> Done:
                 # A fixed date and mode, so that equal products give equal bytes.
                 entry = ZipInfo(f"{product.name}/{name}")
                 entry.compress_type, entry.external_attr = ZIP_LZMA, 0o644 << 16
-                with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as packed:
-                    shutil.copyfileobj(source, packed, files.CHUNK)
-            done.add(product, outputs)
-    return done
+                with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as member:
+                    shutil.copyfileobj(source, member, files.CHUNK)
+            packed[product.name] = _size(outputs)
+    return packed, left
 
 
 def unpack(wanted: Sequence[Product], source: Path) -> Done:
@@ -72,19 +59,24 @@ def unpack(wanted: Sequence[Product], source: Path) -> Done:
         except (BadZipFile, EOFError, OSError, lzma.LZMAError, zlib.error, NotImplementedError) as error:
             raise CourseError(tr("{path}: is not a complete archive: {error}", path=source, error=error)) from error
         manifests = {product.name: _verified(folder / product.name, source) for product in held}
-        done, snapshot = Done(absent=[each.name for each in wanted if each not in held]), Snapshot()
+        unpacked, snapshot = dict[str, int](), Snapshot()
+        left = {each.name: tr("not in the archive") for each in wanted if each not in held}
         for product in held:
             manifest = manifests[product.name]
             if product.state().kind == "fresh":
-                done.kept[product.name] = tr("finished here")
+                left[product.name] = tr("finished here")
             elif (state := snapshot.assume(product, manifest)).kind != "fresh":
-                done.kept[product.name] = state.reason
+                left[product.name] = state.reason
             else:
                 with workspace.locked(product), files.atomic_folder(product.folder, ours=True) as new:
                     for path in (folder / product.name).iterdir():
                         path.rename(new / path.name)
-                done.add(product, manifest["outputs"])
-    return done
+                unpacked[product.name] = _size(manifest["outputs"])
+    return unpacked, left
+
+
+def _size(outputs: dict[str, dict[str, int]]) -> int:
+    return sum(facts["bytes"] for facts in outputs.values())
 
 
 def _verified(folder: Path, source: Path) -> Manifest:
