@@ -155,7 +155,7 @@ PARTS: tuple[tuple[str, Callable[[], tuple[bool | None, str]], str, str], ...] =
      mark("build the official release with its model (github.com/ku-nlp/jumanpp, Releases), put jumanpp on PATH")),
     (mark("Triton server"), partial(_package, "nvidia-pytriton", absent=None),
      mark("chapter 7 answers requests inside the Python process, without a server"),
-     mark("pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64), or its container: `course serve --print`")),
+     mark("pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64)")),
     (mark("Japanese font"), partial(_package, "matplotlib-fontja"),
      mark("figures show boxes instead of Japanese characters"), "pip install matplotlib-fontja"),
     (mark("Disk"), _disk, mark("tiny needs 1 GB, xl 500 GB"), mark("free some space")),
