@@ -30,11 +30,8 @@ class Ct2Generator:
 
         `threads` is per batch; 0 lets CTranslate2 choose.
         """
-        try:
-            self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
-            self.end = self.tokens.index(read_json(folder / "config.json")["eos_token"])
-        except (CourseError, ValueError, KeyError, AttributeError) as error:
-            raise CourseError(f"{folder}: not a folder of `course ct2 export`: {error}") from error
+        self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
+        self.end = self.tokens.index(read_json(folder / "config.json")["eos_token"])
         self.folder, self.threads = folder, threads
         self.codec = text_codec.load(folder)
         self.table = byte_tokens.of_tokenizer(self.codec.tokenizer, len(self.tokens))

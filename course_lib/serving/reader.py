@@ -1,7 +1,7 @@
 """Reader that loads a FasterTransformer folder, for any number of ranks, as a Hugging Face model and its prefixes.
 
-Settings that the format cannot store are in conversion.json; without it, the reader uses the model family's defaults.
-`Loaded.notes` lists where the model may differ from its source.
+Settings that the format cannot store are in conversion.json; without it, the reader uses the model family's defaults,
+and adds the biases of row-parallel products as stored, like the engine.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from course_lib.errors import CourseError
 from course_lib.models.families import GPT2, GPT_NEOX, rope_parameters
 from course_lib.serving import layout, weight_map
 from course_lib.serving.ft_settings import FtFolder, opened
-from course_lib.serving.layout import BIAS_SUM, CONVERSION, SUMMED, FtConfig, TensorSpec
+from course_lib.serving.layout import BIAS_SUM, SUMMED, FtConfig, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,12 @@ class Loaded:
     model: Any  # GPTNeoXForCausalLM or GPT2LMHeadModel, frozen, in eval mode
     prefixes: list[Tensor | None]  # [P, L·2·H] per task, in task order; None for a task without a prefix
     config: FtConfig
-    notes: list[str]
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> Loaded:
     """Load the model and prefixes from DIR or DIR/N-gpu; `dtype` is that of the model, by default the stored one."""
     found = opened(folder)
-    config, notes = found.config, found.notes
-    wanted = dtype or TORCH[config.dtype]
-    if found.divisor is None:
-        notes.append(
-            f"FasterTransformer's converter divides {' and '.join(SUMMED)} by N = {config.ranks}; "
-            "the engine adds them as stored, and so does this model"
-        )
-    if not found.conversion:
-        known = ", ".join(f"{key} {setting.value}" for key, setting in found.settings.items())
-        notes.append(f"no {CONVERSION}: read with {known}")
+    config, wanted = found.config, dtype or TORCH[found.config.dtype]
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(hf_config(found))
     state = {
@@ -59,7 +49,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, device: torch.device | 
     if config.family == "gptneox":
         model.gpt_neox.rotary_emb = type(model.gpt_neox.rotary_emb)(model.config).to(device)
     prefixes = [prefix(found, task).to(device, wanted) if task.length else None for task in config.tasks]
-    return Loaded(model.requires_grad_(False).eval(), prefixes, config, notes)
+    return Loaded(model.requires_grad_(False).eval(), prefixes, config)
 
 
 def weights(found: FtFolder) -> Iterator[tuple[str, Tensor]]:
