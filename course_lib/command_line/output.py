@@ -25,14 +25,6 @@ class Shown:
     text: str
     failure: str = ""
 
-    def summary(self) -> str:
-        """Return the text."""
-        return self.text
-
-    def to_dict(self) -> Any:
-        """Return the value."""
-        return self.value
-
 
 def show(result: Any, target: Path | None = None, as_json: bool = False) -> None:
     """Print the result of a verb. It goes to standard error if the product is on standard output."""
@@ -50,6 +42,8 @@ def text(result: Any) -> str:
     """Return a result as lines for the terminal; of a dictionary, the numbers: `documents 192, examples 512`."""
     if isinstance(result, list):
         return "\n".join(map(text, result))
+    if isinstance(result, Shown):
+        return result.text
     if isinstance(result, dict):
         sizes = {name: len(value) if isinstance(value, dict) else value for name, value in result.items()}
         shown = {name: size for name, size in sizes.items() if isinstance(size, int | float) and size}
@@ -59,6 +53,8 @@ def text(result: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Return a result as JSON values. NaN and infinity, which JSON does not have, become null."""
+    if isinstance(value, Shown):
+        return plain(value.value)
     if hasattr(value, "to_dict"):
         return plain(value.to_dict())
     if dataclasses.is_dataclass(value):

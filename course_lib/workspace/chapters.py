@@ -34,10 +34,9 @@ class Chapter:
 
     def executed(self) -> list[Product]:
         """Return the chapter's notebooks as products, which are built by executing them."""
-        own, library = self.products(), Path(__file__).parents[1]
-        shown = [f"{self.package}/{name}.py" for name in ("figures", "diagrams")]
-        shown = [self.package, *(name for name in shown if (library / name).is_file()), "notebooks"]
-        found = []
+        own, library, found = self.products(), Path(__file__).parents[1], []
+        drawn = [f"{self.package}/{name}.py" for name in ("figures", "diagrams")]
+        shown = [self.package, *(name for name in drawn if (library / name).is_file()), "notebooks"]
         for path in filter(Path.exists, self.paths):
             # A chapter's last notebook is its main one.
             name = f"{self.package}/{'notebook' if path == self.paths[-1] else path.stem}"
