@@ -41,7 +41,7 @@ def words(text: str) -> list[str]:
 
 
 def cut(text: str) -> Iterator[str]:
-    """Yield a text in pieces of at most LONGEST characters, cut after a sentence end, comma or whitespace if possible."""
+    """Yield a text in pieces of at most LONGEST characters, cut after a sentence, comma or whitespace if possible."""
     at = 0
     while len(text) - at > LONGEST:
         found = CUT.search(text, at + LONGEST // 2, at + LONGEST)

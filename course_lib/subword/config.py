@@ -14,48 +14,26 @@ UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")
 class BpeConfig:
     """Settings for BPE with `tokenizers`, with the pre-tokenizer and token order of the GPT-2 XL recipe."""
 
-    vocab_size: int = setting(50_000, "number of entries, special tokens and byte tokens included", ge=3, le=2_000_000)
+    vocab_size: int = setting(50_000, "number of entries, with special and byte tokens", ge=3, le=2_000_000)
     min_frequency: int = setting(1, "number of times a pair must occur to be merged", ge=1, le=10**9)
     limit_alphabet: int = setting(8_000, "number of single characters kept, most frequent first", ge=1, le=0x110000)
-    lossless: bool = setting(
-        True,
-        "true: decoding restores the text before segmentation; "
-        "false: decoding gives words separated by spaces, as in the GPT-2 XL recipe",
-    )
-    byte_fallback: bool = setting(
-        True, "encode characters outside the alphabet as bytes (256 entries) instead of <unk>"
-    )
-    input_sentence_size: int = setting(
-        0,
-        "number of lines sampled for training, the same ones in every run; 0: all lines. Unsegmented text needs about "
-        "50 bytes of memory per byte",
-        ge=0,
-        le=10**9,
-    )
+    lossless: bool = setting(True, "decoding restores the text; false: it gives words separated by spaces")
+    byte_fallback: bool = setting(True, "encode characters outside the alphabet as bytes (256 entries), not as <unk>")
+    input_sentence_size: int = setting(0, "lines sampled for training, always the same ones; 0: all", ge=0, le=10**9)
 
 
 @dataclass(frozen=True, config=STRICT)
 class UnigramConfig:
     """Settings for Unigram training with `sentencepiece`."""
 
-    input: Path | tuple[Path, ...] = setting(
-        (), "JSONL documents or segmented .txt lines; files on the command line take precedence"
-    )
+    input: Path | tuple[Path, ...] = setting((), ".jsonl or segmented .txt; files of the command line take precedence")
     output_dir: Path | None = setting(None, "tokenizer folder to write; -o takes precedence")
-    vocab_size: int = setting(32_000, "number of entries, special tokens and byte tokens included", ge=3, le=2_000_000)
-    character_coverage: float = setting(
-        0.9995, "share of the corpus's characters, counted with repetitions, that entries cover", ge=0.98, le=1
-    )
-    byte_fallback: bool = setting(True, "encode all other characters as bytes (256 entries) instead of <unk>")
-    max_sentence_length: int = setting(
-        16_384, "longest line used for training; longer lines are left out [bytes]", ge=10, le=10**9
-    )
-    input_sentence_size: int = setting(
-        0, "number of lines sampled for training, the same ones in every run; 0: all lines", ge=0, le=10**9
-    )
-    threads: int = setting(
-        2, "threads used for training; the last digits of the scores depend on this number", ge=1, le=1024
-    )
+    vocab_size: int = setting(32_000, "number of entries, with special and byte tokens", ge=3, le=2_000_000)
+    character_coverage: float = setting(0.9995, "share of the text's characters that entries cover", ge=0.98, le=1)
+    byte_fallback: bool = setting(True, "encode all other characters as bytes (256 entries), not as <unk>")
+    max_sentence_length: int = setting(16_384, "longest line used for training [bytes]", ge=10, le=10**9)
+    input_sentence_size: int = setting(0, "lines sampled for training, always the same ones; 0: all", ge=0, le=10**9)
+    threads: int = setting(2, "threads for training; the last digits of the scores depend on them", ge=1, le=1024)
 
 
 @dataclass(frozen=True, config=STRICT)

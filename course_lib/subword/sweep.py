@@ -9,7 +9,8 @@ import orjson
 from tokenizers import models
 
 from course_lib.errors import CourseError
-from course_lib.japanese import normalize, segment, split_sentences
+from course_lib.japanese import normalize, split_sentences
+from course_lib.japanese.pipeline import segment_file
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.subword import folder
@@ -22,7 +23,16 @@ from course_lib.subword.unigram import train_unigram
 def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmented: bool) -> folder.Codec:
     """Train a tokenizer on documents, which are segmented first if `segmented` is true, and return it."""
     with TemporaryDirectory() as name:
-        return _trained(_written(texts, Path(name), segmented), settings)
+        source, target = Path(name, "texts.jsonl"), Path(name, "tokenizer")
+        source.write_bytes(b"".join(orjson.dumps({"text": text}) + b"\n" for text in texts))
+        if segmented:
+            segment_file(source, Path(name, "lines.txt"))
+            source = Path(name, "lines.txt")
+        if isinstance(settings, BpeConfig):
+            train_bpe([source], target, settings, show_progress=False)
+        else:
+            train_unigram([source], target, settings)
+        return folder.load(target)
 
 
 def at_most(codecs: Mapping[str, folder.Codec], entries: int, texts: Sequence[str]) -> dict[str, folder.Codec]:
@@ -42,13 +52,12 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
     algorithms = {mark("BPE, segmented"): True, mark("BPE, raw"): False, mark("Unigram, raw"): False}
     measured: dict[str, dict[int, float]] = {}
-    with TemporaryDirectory() as name, progress(len(algorithms) * len(sizes), "tokenizer", "training") as bar:
-        sources = {segmented: _written(texts[:at], Path(name), segmented) for segmented in (True, False)}
+    with progress(len(algorithms) * len(sizes), "tokenizer", "training") as bar:
         for (label, segmented), size in product(algorithms.items(), sizes):
             bar.set_postfix_str(tr("{tokenizer}, {size} entries", tokenizer=tr(label), size=size))
             bar.update()
             try:
-                codec = _trained(sources[segmented], _settings(label.startswith("Unigram"), size))
+                codec = train_on(texts[:at], _settings(label.startswith("Unigram"), size), segmented)
             except CourseError as error:
                 if not str(error).startswith("vocab_size:"):
                     raise
@@ -60,23 +69,3 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
 def _settings(unigram: bool, size: int) -> BpeConfig | UnigramConfig:
     # Three quarters of the entries for single characters leave room for the byte tokens and for merges.
     return UnigramConfig(vocab_size=size) if unigram else BpeConfig(vocab_size=size, limit_alphabet=size * 3 // 4)
-
-
-def _written(texts: Sequence[str], place: Path, segmented: bool) -> Path:
-    """Write the texts as segmented lines or as documents and return the path."""
-    path = place / ("segmented.txt" if segmented else "raw.jsonl")
-    if segmented:
-        sentences = (sentence for text in texts for sentence in split_sentences(normalize(text)))
-        path.write_text("".join(segment(sentence) + "\n" for sentence in sentences), encoding="utf8")
-    else:
-        path.write_bytes(b"".join(orjson.dumps({"text": text}) + b"\n" for text in texts))
-    return path
-
-
-def _trained(source: Path, settings: BpeConfig | UnigramConfig) -> folder.Codec:
-    target = source.parent / "trained"
-    if isinstance(settings, BpeConfig):
-        train_bpe([source], target, settings, show_progress=False)
-    else:
-        train_unigram([source], target, settings)
-    return folder.load(target)

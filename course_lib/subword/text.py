@@ -13,9 +13,6 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_file, require_other, work_folder
 from course_lib.japanese import normalize, split_sentences
 
-# Characters that are whitespace in Python, but not in Unicode and `tokenizers`.
-SEPARATORS = "\x1c\x1d\x1e\x1f"
-
 
 def is_segmented(paths: Iterable[Path]) -> bool:
     """Return True for segmented lines (.txt, from `course segment`) and False for documents (.jsonl)."""
@@ -76,7 +73,7 @@ def alphabet(paths: Iterable[Path], limit: int, always: str = "", never: str = "
     counts: Counter[str] = Counter()
     for line in lines(paths):
         counts.update(line)
-    fit = [c for c in counts if c not in always + never and (not c.isspace() or c in SEPARATORS)]
+    fit = [c for c in counts if c not in always + never and not c.isspace()]
     most = sorted(fit, key=lambda c: (-counts[c], c))[: max(limit - len(always), 0)]
     return sorted({*always[:limit], *most})
 
