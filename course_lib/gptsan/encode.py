@@ -28,10 +28,7 @@ from course_lib.parallel import ordered_map
 def encode(
     inputs: str | Sequence[Path], tokenizer: Path, folder: Path, settings: EncodeConfig, workers: int = 1
 ) -> dict[str, Any]:
-    """Encode documents and write them to `folder`; return the counts as `encode_documents` does.
-
-    `inputs` is the path to a CSV list with class labels, a file pattern, or a list of paths (see `list_documents`).
-    """
+    """Encode the documents of `list_documents` and write them to `folder`; return what `encode_documents` does."""
     sources = list_documents(inputs, settings.d_spout)
     for path in (*(source.path for source in sources), tokenizer):
         require_other(path, folder)

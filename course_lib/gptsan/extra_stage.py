@@ -26,7 +26,7 @@ from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences, hf_shapes, parameters
 from course_lib.notebooks.progress import progress
 
-IGNORE, TRAIN = "ignore-params.json", "train.yaml"
+IGNORE = "ignore-params.json"
 # `${here}` is the folder of the YAML file, so that a copy of the folder trains the copy.
 SETTINGS = """\
 extends: gptsan-2.8b-extra14.yaml
@@ -69,7 +69,7 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
         config.save_pretrained(temporary)
         copy_present(source, temporary, (*NAMES, *FILES))
         write_json(temporary / IGNORE, frozen)
-        (temporary / TRAIN).write_text(SETTINGS, encoding="utf8")
+        (temporary / "train.yaml").write_text(SETTINGS, encoding="utf8")
     made = sum(elements[name] for name in new)
     return {"layers": config.num_layers, "kept": sum(elements.values()) - made, "new": made, "frozen": len(frozen)}
 

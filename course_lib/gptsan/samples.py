@@ -19,7 +19,8 @@ def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) ->
     """Return the spout input [width, fp32] for class `label`; modes as in run_training.py of tanreinama/GPTSAN."""
     if mode == "uniform":
         return rng.random(width, np.float32)
-    return np.eye(width, dtype=np.float32)[label % width]
+    one_hot: Array = np.eye(width, dtype=np.float32)[label % width]
+    return one_hot
 
 
 @lru_cache(2)

@@ -1,7 +1,6 @@
 """Scores of texts under a GPTSAN model, for the evaluation in course_lib/evaluation.
 
-The model reads a text as in `lm` training examples: SOT SEG text newline EOT (layouts.py), with causal attention. Every
-window of a longer text begins with SOT SEG, like every training example.
+The model reads a text as in training: SOT SEG text newline EOT (layouts.py). Each window of a longer text begins alike.
 """
 
 from collections.abc import Sequence

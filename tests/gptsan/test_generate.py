@@ -68,9 +68,6 @@ def flat(words: GPTSanTokenizer) -> GPTSANGenerator:
     return GPTSANGenerator(model, words)
 
 
-# As in training
-
-
 @pytest.mark.parametrize("text", [DOG, CAT, "外は雨だ！"])
 def test_a_prompt_is_read_as_a_training_example(random: GPTSANGenerator, text: str) -> None:
     ((x, y),) = pack(text.splitlines(), random.encoding, random.marks, 64)
@@ -88,9 +85,6 @@ def boosted(generator: GPTSANGenerator, tokens: list[int], by: float) -> Iterato
         bias[0, tokens] += by
         yield
         bias[0, tokens] -= by
-
-
-# Whole characters
 
 
 @pytest.mark.parametrize("how", [{"greedy": True}, {"top_k": 7}, {"spout": "uniform", "temperature": 2.0}])
@@ -111,9 +105,7 @@ def test_the_cache_gives_what_the_whole_gives(random: GPTSANGenerator, spout: in
     settings = config.build(GenerateConfig, {"greedy": True, "spout": spout, "max_new_tokens": 20})
     prompt = random.prompt("犬が吠えた。", prefix)
     found = random.tokens(prompt, settings)[0].tolist()
-    vector = None if spout == "none" else torch.zeros(1, WIDTH)
-    if isinstance(spout, int) and vector is not None:
-        vector[0, spout] = 1
+    vector = torch.eye(WIDTH)[None, spout] if isinstance(spout, int) else None
     ids, written = list(prompt.read), list(prompt.written)
     for left, token in zip(range(20, 0, -1), found):
         types = prefix_types(torch.tensor([1 + len(prefix)]), len(ids), vector is not None)
