@@ -78,11 +78,6 @@ class Generator:
         # Discard the folder's own generation defaults, which would replace values that GenerateConfig leaves unset.
         self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)
 
-    @property
-    def positions(self) -> int | None:
-        """The model's maximum sequence length [tokens]; None if there is no limit."""
-        return getattr(self.model.config, "max_position_embeddings", None)
-
     @cached_property
     def characters(self) -> CharacterMask | None:
         """The mask that keeps characters whole, or None if no token is a part of a character."""
@@ -114,11 +109,11 @@ class Generator:
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
         for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
             prefix.require(self.shape, "" if self.any_base or not prefix.base else self.digest)
-        requests = []
+        limit, requests = getattr(self.model.config, "max_position_embeddings", None), []
         for index, (prompt, own) in enumerate(zip(prompts, prefixes, strict=True)):
             ids, values = self.codec.encode(prompt), own.values if own else None
             taken = 0 if values is None or learned_positions(self.model.config) is None else len(values)
-            room = settings.room((len(ids) or 1) + taken, self.positions)
+            room = settings.room((len(ids) or 1) + taken, limit)
             requests.append(_Request(index, prompt, ids, values, room))
         # Prompts are grouped by room, because a sequence that ends early takes up positions until the last one ends.
         # They are also grouped by length if a setting examines earlier tokens, because it would examine the padding,

@@ -70,19 +70,15 @@ def past(
     mask = (torch.arange(longest, device=device) >= longest - lengths[:, None]).long()
     if longest == 0:
         return DynamicCache(), mask
-    distinct = list({id(rows): rows for rows in values}.values())
-    padded = [
-        torch.zeros(longest, shape.width, dtype=dtype, device=device)
-        if rows is None
-        else functional.pad(rows.to(device, dtype), (0, 0, longest - len(rows), 0))
-        for rows in distinct
-    ]
+    empty = torch.zeros(0, shape.width)
+    distinct = {id(rows): empty if rows is None else rows for rows in values}
+    padded = [functional.pad(rows.to(device, dtype), (0, 0, longest - len(rows), 0)) for rows in distinct.values()]
     stacked = torch.stack(padded).view(len(padded), longest, shape.layers, 2, shape.heads, shape.head_size)
     # [layers, key/value, distinct prefixes, heads, P, head size]
     layers = stacked.permute(2, 3, 0, 4, 1, 5)
     if len(padded) > 1:
-        index_of = {id(rows): index for index, rows in enumerate(distinct)}
-        layers = layers[:, :, torch.tensor([index_of[id(rows)] for rows in values], device=device)]
+        order = list(distinct)
+        layers = layers[:, :, torch.tensor([order.index(id(rows)) for rows in values], device=device)]
     layers = layers.expand(-1, -1, len(values), -1, -1, -1)
     cache = DynamicCache()
     cache.layers = [_layer(keys, vals, grows) for keys, vals in layers]

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import UsageError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models.frozen_base import digest
 from course_lib.prefix import files
@@ -58,7 +58,5 @@ def fitting(prefixes: Sequence[NamedPrefix], config: FtConfig, model: Path) -> t
             raise UsageError(f"--prefix {name}: occurs twice, so both would have the same file; give another NAME=")
         values = torch.empty(0, shape.width) if prefix.values is None else prefix.values
         files.Prefix(values, name, prefix.base, prefix.shape).require(shape, own or "")
-        if config.positions and len(values) >= config.positions:
-            raise CourseError(f"prefix {name}: {len(values)} positions leave none of the model's {config.positions}")
         values_by_name[name] = values
     return values_by_name, own
