@@ -54,14 +54,9 @@ def test_from_raw_dumps_to_tokenizers(course: Course) -> None:
     assert "␣" not in Path("plain.txt").read_text(encoding="utf8")
     course("tokenizer bpe lines.txt plain.txt -o bpe --vocab-size 5000")
     assert Path("bpe/tokenizer.json").exists()
-    Path("unigram.yaml").write_text("input: wiki.jsonl\noutput_dir: unigram\nvocab_size: 5000\n")
-    assert "4500 entries" in course("tokenizer unigram -c unigram.yaml --set vocab_size=4500")
+    Path("unigram.yaml").write_text("vocab_size: 5000\n")
+    assert "4500 entries" in course("tokenizer unigram wiki.jsonl -o unigram -c unigram.yaml --set vocab_size=4500")
     assert {"tokenizer.model", "tokenizer.json"} <= {path.name for path in Path("unigram").iterdir()}
-
-
-def test_unigram_without_input_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli._main(["tokenizer", "unigram"]) == 2
-    assert "input, output_dir:" in capsys.readouterr().err
 
 
 def test_the_pages_commands_run(course: Course) -> None:

@@ -98,18 +98,11 @@ def bpe(sources: Corpus, target: Path, settings: BpeConfig) -> object:
     return _entries(train_bpe(sources, target, settings, show_progress=sys.stderr.isatty()), target)
 
 
-def unigram(sources: Corpus = (), target: Path | None = None, *, settings: UnigramConfig) -> object:
-    """Train a Unigram or BPE tokenizer with sentencepiece.
-
-    The YAML may name the inputs as `input` and the output folder as `output_dir`; SOURCE and -o take precedence.
-    """
+def unigram(sources: Corpus, target: Path, settings: UnigramConfig) -> object:
+    """Train a Unigram tokenizer with sentencepiece."""
     from course_lib.subword.unigram import train_unigram
 
-    named = [settings.input] if isinstance(settings.input, Path) else settings.input
-    inputs, target = sources or named, target or settings.output_dir
-    if not inputs or target is None:
-        raise UsageError("input, output_dir: not set; give SOURCE and -o, or both keys in the YAML of -c")
-    return _entries(train_unigram(inputs, target, settings), target)
+    return _entries(train_unigram(sources, target, settings), target)
 
 
 def _entries(counts: dict[str, int], target: Path) -> Shown:

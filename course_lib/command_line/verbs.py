@@ -39,7 +39,7 @@ ROAD: dict[str, dict[str, Verb]] = {
     },
     "Tokenizers": {
         "tokenizer bpe": Verb("corpus:bpe", "Train a BPE tokenizer as in the GPT-2 XL recipe", "subword.bpe"),
-        "tokenizer unigram": Verb("corpus:unigram", "Train one with sentencepiece (Unigram or BPE)", "subword.unigram"),
+        "tokenizer unigram": Verb("corpus:unigram", "Train a Unigram tokenizer with sentencepiece", "subword.unigram"),
     },
     "Corpus work on a cluster": {
         "scale run": Verb("corpus:scale_run", "Run all stages, from dumps to tokens"),

@@ -1,7 +1,5 @@
 """Settings for chapter 3: one class per trainer, and the special tokens that both trainers use."""
 
-from pathlib import Path
-
 from pydantic.dataclasses import dataclass
 
 from course_lib.settings.config import STRICT, setting
@@ -26,8 +24,6 @@ class BpeConfig:
 class UnigramConfig:
     """Settings for Unigram training with `sentencepiece`."""
 
-    input: Path | tuple[Path, ...] = setting((), ".jsonl or segmented .txt; files of the command line take precedence")
-    output_dir: Path | None = setting(None, "tokenizer folder to write; -o takes precedence")
     vocab_size: int = setting(32_000, "number of entries, with special and byte tokens", ge=3, le=2_000_000)
     character_coverage: float = setting(0.9995, "share of the text's characters that entries cover", ge=0.98, le=1)
     byte_fallback: bool = setting(True, "encode all other characters as bytes (256 entries), not as <unk>")
