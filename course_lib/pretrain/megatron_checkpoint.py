@@ -48,7 +48,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     loaded = {int(match[1]): safe_load(folder / match[0]) for match in _numbered(folder, RANK_FILE)}
     meta = loaded.get(0, {})
     args, version = meta.get("args"), meta.get("checkpoint_version", 0)
-    if not hasattr(args, "num_layers") or not hasattr(args, "num_attention_heads") or version < 2:
+    needed = {"num_layers", "num_attention_heads"}
+    if not isinstance(args, Namespace) or not needed <= vars(args).keys() or version < 2:
         raise CourseError(
             f"{folder}: no mp_rank_00_model_states.pt with the training arguments and checkpoint_version 2 or above; "
             "DeepSpeed's own tools merge ZeRO stage 3"
