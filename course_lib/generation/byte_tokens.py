@@ -9,8 +9,6 @@ that the table in this module allows; engines that take no mask drop the bytes t
 - U+FFFD itself is never written: it stands for text that could not be decoded.
 - A character begins only if its remaining bytes fit into the remaining tokens, so a text that ends at the length limit
   ends with a whole character.
-
-This module imports neither torch nor transformers.
 """
 
 import re

@@ -32,10 +32,9 @@ class CharacterMask:
 
 
 class WholeCharacters(LogitsProcessor):  # type: ignore[misc]
-    """Logits processor for `generate` in transformers that keeps characters whole.
+    """Logits processor for `generate` in transformers that keeps characters whole, whatever no_repeat_ngram_size says.
 
-    `generate` calls it after its own penalties and before temperature, top_k and top_p. If no_repeat_ngram_size forbids
-    every byte that could complete a character, the character is completed nevertheless.
+    `generate` calls it after its own penalties and before temperature, top_k and top_p.
     """
 
     def __init__(self, mask: CharacterMask, length: int) -> None:

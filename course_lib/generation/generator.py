@@ -53,10 +53,7 @@ class _Request:
 
 
 class Generator:
-    """A model loaded for text generation in its stored dtype, on the GPU if there is one.
-
-    Prefixes do not change the model itself.
-    """
+    """A model loaded for text generation in its stored dtype, on the GPU if there is one."""
 
     def __init__(self, folder: Path, load_codec: Callable[[Path], Codec], any_base: bool = False) -> None:
         """Load the Hugging Face folder of a causal language model; only GPT-2 and GPT-NeoX models accept prefixes.

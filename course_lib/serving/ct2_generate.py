@@ -26,10 +26,7 @@ class Ct2Generator:
     """A CTranslate2 model that is loaded once and can generate many batches."""
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
-        """Load a folder written by `course ct2 export`, or raise CourseError.
-
-        `threads` is per batch; 0 lets CTranslate2 choose.
-        """
+        """Load a folder written by `course ct2 export`; `threads` is per batch, 0 for CTranslate2's choice."""
         self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
         self.end = self.tokens.index(read_json(folder / "config.json")["eos_token"])
         self.folder, self.threads = folder, threads

@@ -183,8 +183,7 @@ def find(path: Path) -> tuple[Path, int]:
         raise CourseError(f"{path}: no such folder")
     inside = (folder for folder in sorted(path.iterdir()) if folder.is_dir() and FOLDER.fullmatch(folder.name))
     folders = [path] if FOLDER.fullmatch(path.resolve().name) else list(inside)
-    if not folders:
-        raise CourseError(f"{path}: no FasterTransformer folder: is not named N-gpu, and has no folder of this name")
-    if len(folders) > 1:
-        raise CourseError(f"{path}: holds {', '.join(folder.name for folder in folders)}; name one of them")
+    if len(folders) != 1:
+        names = ", ".join(folder.name for folder in folders) or "none"
+        raise CourseError(f"{path}: expected one FasterTransformer folder N-gpu, found: {names}")
     return folders[0], int(folders[0].resolve().name.removesuffix("-gpu"))

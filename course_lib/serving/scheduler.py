@@ -1,7 +1,6 @@
 """The thread that answers requests with continuous batching: it decides which rows join the batch, and when.
 
-Waiting rows join in the order of their arrival. A request whose client is gone leaves the batch. This module does not
-use Triton.
+Waiting rows join in the order of their arrival. A request whose client is gone leaves the batch.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Local Triton server, which runs the executable from the nvidia-pytriton wheel.
 
-`running(folder)` is a context manager that serves an exported folder; `serve(running(folder))` runs the server in the
-foreground. By default, the server listens only on the loopback address. This module does not import pytriton.
+`running(folder)` is a context manager that serves an exported folder, by default on the loopback address only.
+`serve(running(folder))` runs the server in the foreground.
 """
 
 import contextlib

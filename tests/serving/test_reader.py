@@ -91,7 +91,7 @@ def test_what_the_format_has_no_place_for_comes_back(tmp_path: Path, changes):
 def test_a_folder_of_several_is_named(tmp_path: Path):
     export(save(build("gpt2"), tmp_path / "model"), tmp_path / "ft", 2)
     (tmp_path / "ft" / "1-gpu").mkdir()
-    with pytest.raises(CourseError, match="holds 1-gpu, 2-gpu; name one"):
+    with pytest.raises(CourseError, match="found: 1-gpu, 2-gpu"):
         reader.load(tmp_path / "ft")
 
 

@@ -93,7 +93,7 @@ def test_serve_writes_a_repository_over_its_own_only(folder: Path, tmp_path: Pat
     for target in (folder, folder / "models"):
         with pytest.raises(UsageError, match="input"):
             serve(folder, target=target)
-    with pytest.raises(CourseError, match="no FasterTransformer folder"):
+    with pytest.raises(CourseError, match="expected one FasterTransformer folder N-gpu, found: none"):
         serve(tmp_path / "models", target=tmp_path / "other")
 
 
