@@ -66,13 +66,11 @@ def road(notebook: str | None = None) -> Drawing:
 
     "You are here" is at `notebook`, a file name without its ending such as "03_tokenizers"; None marks no place.
     """
-    whole = drawing("road")
+    svg = drawing("road").svg
     if notebook is None:
-        return whole
-    svg = whole.svg
+        return Drawing(svg)
     box = re.search(rf'<g id="{re.escape(notebook)}">\n<rect x="(\d+)" y="(\d+)"', svg)
     if box is None:
-        stops = ", ".join(re.findall(r'<g id="(\w+)">', svg))
-        raise UsageError(tr("notebook {notebook!r} does not exist; allowed: {stops}", notebook=notebook, stops=stops))
+        raise UsageError(tr("notebook {notebook!r} does not exist", notebook=notebook))
     svg = svg.replace('id="here"', f'id="here" x="{box[1]}" y="{int(box[2]) - 7}"')
     return Drawing(svg.replace("<title>", HERE.format(stop=notebook) + "<title>", 1))

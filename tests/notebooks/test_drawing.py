@@ -50,7 +50,7 @@ def test_road_marks_the_place_of_each_notebook() -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(UsageError, match="03_tokenizers"):
+    with pytest.raises(UsageError, match="08_more"):
         road("08_more")
     with pytest.raises(UsageError, match="gpt2-block"):
         drawing("gpt3")
