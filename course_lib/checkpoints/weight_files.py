@@ -67,8 +67,8 @@ def require_float(path: Path, name: str, tensor: Tensor) -> None:
 
 def require_finite(folder: Path, name: str, tensor: Tensor) -> None:
     """Raise CourseError if a tensor has NaN or infinity, which is also what its dtype makes of too large numbers."""
-    # NaN is both the least and the greatest number.
-    if not all(map(torch.isfinite, tensor.detach().aminmax())):
+    # NaN is both the least and the greatest number. Under ZeRO-3, a rank holds an empty tensor.
+    if tensor.numel() and not all(map(torch.isfinite, tensor.detach().aminmax())):
         most = f"{torch.finfo(tensor.dtype).max:.5g} in {torch_name(tensor.dtype)}"
         raise CourseError(f"{folder}: {name} has values that are not finite (NaN, infinity, or above {most})")
 
