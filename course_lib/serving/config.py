@@ -6,8 +6,7 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.settings.config import STRICT, setting
 
-# Data type of the weight matrices. The part after the underscore is the data type of all other weights; with plain
-# int8, these keep their data type.
+# Data type of the weight matrices, and after an underscore that of all other weights, which plain int8 leaves as it is
 Quantization = Literal[
     "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
 ]
