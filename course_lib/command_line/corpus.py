@@ -73,6 +73,7 @@ def segment_eval(
     gold: Annotated[Path, "text segmented by hand: a sentence a line, a space between words"],
     *,
     segmenter: Annotated[Sequence[str], "mecab, jumanpp or characters; repeatable; default: all that are here"] = (),
+    raw: Annotated[bool, "accept sentences that are not normalized"] = False,
 ) -> object:
     """Compare segmenters with text segmented by hand."""
     from course_lib.japanese.gold import read_gold, score, segmenters, table
@@ -80,7 +81,7 @@ def segment_eval(
 
     if unknown := [name for name in segmenter if name not in ("mecab", "jumanpp", "characters")]:
         raise UsageError(f"--segmenter: {unknown[0]!r} does not exist; allowed: mecab, jumanpp, characters")
-    sentences = read_gold(gold)
+    sentences = read_gold(gold, normalized=not raw)
     if "jumanpp" in segmenter:
         # Report a missing executable with the way to get it.
         JumanppSegmenter.from_path()

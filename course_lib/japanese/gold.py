@@ -16,6 +16,7 @@ import numpy.typing as npt
 from course_lib.errors import CourseError
 from course_lib.files import require_file
 from course_lib.japanese import jumanpp, mecab
+from course_lib.japanese.normalize import normalize
 from course_lib.language.columns import padded
 from course_lib.language.words import tr
 
@@ -43,8 +44,8 @@ class Score:
     speed: float  # characters per second, on one core
 
 
-def read_gold(path: Path) -> list[list[str]]:
-    """Return the words of each sentence in a gold file."""
+def read_gold(path: Path, normalized: bool = True) -> list[list[str]]:
+    """Return the words of each sentence in a gold file; with `normalized`, sentences have to be normalized."""
     sentences = []
     for number, line in enumerate(require_file(path).read_bytes().splitlines(), 1):
         try:
@@ -55,6 +56,10 @@ def read_gold(path: Path) -> list[list[str]]:
             continue
         if not all(words):
             raise CourseError(f"{path}:{number}: an empty word; allowed: words separated by single spaces")
+        if normalized and normalize("".join(words)) != "".join(words):
+            raise CourseError(
+                f"{path}:{number}: not normalized; write the sentence as `normalize` does, or choose --raw"
+            )
         sentences.append(words)
     if not sentences:
         raise CourseError(f"{path}: no sentences; allowed: one sentence per line, words separated by single spaces")

@@ -50,6 +50,7 @@ def test_the_interval_is_that_of_resampled_sentences() -> None:
     [
         ("雨 が\n雪  が\n", "gold.txt:2: an empty word"),
         ("雨 が\n".encode() + b"\xe9\x9b \xe3\n", "gold.txt:2: not UTF-8"),
+        ("ＡＢＣ を\n", "not normalized.*--raw"),
     ],
 )
 def test_a_bad_gold_file_is_refused_with_its_line(tmp_path: Path, content: str | bytes, message: str) -> None:
