@@ -8,9 +8,11 @@ Sources: https://dumps.wikimedia.org/jawiki/ (dumps with SHA-1 checksums), https
 """
 
 import hashlib
+import lzma
 import os
 import re
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,8 +23,8 @@ from filelock import FileLock, Timeout
 from course_lib import __version__
 from course_lib.corpus.config import Dataset, DownloadConfig
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.files import MAGIC, human_size, read_json, write_json
-from course_lib.language.words import tr
+from course_lib.files import CHUNK, OPENERS, human_size, read_json, write_json
+from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 
 Result = TypeVar("Result")
@@ -86,7 +88,7 @@ def _complete(url: str, target: Path, settings: DownloadConfig, digest: str = ""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0):
-            earlier = target.exists() and not _flaw(target, target.suffix, digest)
+            earlier = target.exists() and not (digest and _flaw(target, target.suffix, digest))
             if not earlier:
                 _retried(url, lambda: _receive(url, part, settings), settings, part)
                 if flaw := _flaw(part, target.suffix, digest):
@@ -99,7 +101,10 @@ def _complete(url: str, target: Path, settings: DownloadConfig, digest: str = ""
     except OSError as error:
         reason = error.strerror or error
         raise CourseError(f"{error.filename or target}: {reason}; correct this, then {AGAIN}") from None
-    how = tr("sha1 verified") if digest else tr("no checksum is published for it")
+    how = tr("{algorithm} verified", algorithm="sha1")
+    if not digest:
+        message = mark("no checksum is published for it: only the {kind} container's own integrity check was verified")
+        how = tr(message, kind=target.suffix[1:])
     if earlier:
         how = tr("already complete ({verified})", verified=how)
     print(f"{target}: {human_size(target.stat().st_size)}, {how}", flush=True)
@@ -165,13 +170,20 @@ def _receive(url: str, part: Path, settings: DownloadConfig) -> None:
 
 
 def _flaw(path: Path, suffix: str, digest: str) -> str:
-    """Return what is wrong with a file by its SHA-1 or, if none is published, by its first bytes; else ""."""
-    with path.open("rb") as file:
-        if not digest:
-            magic = MAGIC.get(suffix, b"")
-            return "" if file.read(len(magic)) == magic else f"not {suffix[1:]} data"
-        computed = hashlib.file_digest(file, "sha1").hexdigest()
-    return "" if computed == digest else f"wrong checksum: expected sha1 {digest}, computed {computed}"
+    """Return what is wrong with a file by its SHA-1 or, if none is published, by the checks inside its format."""
+    name = tr("verifying {name}", name=path.name.removesuffix(".part"))
+    with path.open("rb") as file, progress(path.stat().st_size, "B", name) as bar:
+        if digest:
+            computed = hashlib.file_digest(file, "sha1").hexdigest()
+            return "" if computed == digest else f"wrong checksum: expected sha1 {digest}, computed {computed}"
+        try:
+            stream = OPENERS[suffix](file) if suffix in OPENERS else file
+            while stream.read(CHUNK):
+                bar.update(file.tell() - bar.n)
+        # bz2 and gzip raise OSError for bad data.
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            return f"not a sound {suffix[1:]} container: {error}"
+    return ""
 
 
 def _version(part: Path) -> dict[str, Any]:

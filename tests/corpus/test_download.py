@@ -78,7 +78,7 @@ def test_latest_is_named_by_its_day_and_fetched_again_only_when_it_moved(mirror:
 def test_cc100_has_no_checksum(mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = "/cc-100/ja.txt.xz"
     mirror.put(path, b"<html>Please log in to this network</html>")
-    assert "not xz data" in failure(lambda: download("cc100", tmp_path, settings=config(mirror)))
+    assert "not a sound xz container" in failure(lambda: download("cc100", tmp_path, settings=config(mirror)))
     mirror.put(path, lzma.compress(noise(40_000)), '"two"')
     target = download("cc100", tmp_path, settings=config(mirror))
     assert target == tmp_path / "ja.txt.xz" and target.read_bytes() == mirror.pages[path].body
