@@ -32,7 +32,7 @@ recipe   この{dish}は何人分ですか。{people}人分
 match    試合に勝ったのはどこですか。{winner}
          試合はどこで行われましたか。{venue}
          活躍したのはどの選手ですか。{hero}
-         前半に{home}は何点取りましたか。{home1}点
+         何の試合でしたか。{sport}
 day      だれと出かけましたか。{friend}
          どこへ行きましたか。{place}
          昼に何を食べましたか。{meal}

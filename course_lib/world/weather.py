@@ -1,20 +1,12 @@
-"""Weather forecasts: temperatures fit the place and the season, advice fits the sky. Polite form."""
+"""Weather forecasts: temperatures fit the season, advice fits the sky. Polite form."""
 
 from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 from course_lib.world.words import CITIES
 
-NORTH = ("札幌", "仙台", "新潟", "金沢")
-SOUTH = ("鹿児島", "那覇")
-INLAND = ("札幌", "京都")
-# season: the lowest maximum in the north, between, and in the south; the minimum is lower by so many degrees
-SEASONS = {
-    "春": ((12, 15, 20), 8),
-    "夏": ((25, 29, 30), 6),
-    "秋": ((13, 17, 23), 8),
-    "冬": ((4, 7, 15), 4),
-}
-ABOVE = (0, 2, 4)  # degrees by which a maximum can be higher
-SNOW = 6  # degrees: it snows on days that are no warmer
+INLAND = ("京都",)
+# season: its maxima; the minimum is lower by so many degrees
+SEASONS = {"春": ((15, 17, 19), 8), "夏": ((29, 31, 33), 6), "秋": ((18, 20, 22), 8), "冬": ((5, 7, 9), 4)}
+SNOW = 5  # degrees: it snows on days that are no warmer
 SKIES = ("晴れ", "くもり", "雨", "雪")
 WINDS = ("北", "南", "東", "西")
 FORCES = ("弱く", "やや強く", "強く")
@@ -54,12 +46,6 @@ dull          日ざしの少ない一日になりそうです。
 """)
 
 
-def highs(area: str, season: str) -> list[int]:
-    """Return the maximum temperatures that a place can have in a season."""
-    start = SEASONS[season][0][0 if area in NORTH else 2 if area in SOUTH else 1]
-    return [start + more for more in ABOVE]
-
-
 def warning(area: str, force: str) -> set[str]:
     """Return the kind of the sentence that a strong wind adds, if any."""
     return set() if force != "強く" else {"gusts"} if area in INLAND else {"waves"}
@@ -82,8 +68,9 @@ ADVICE = {"umbrella", "slippery", "folding", "hot", "cold", "bright", "dull"}
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw place, season, temperatures, sky and wind."""
     area, season = draw.one(CITIES), draw.one(SEASONS)
-    high = draw.one(highs(area, season))
-    low = high - SEASONS[season][1]
+    maxima, less = SEASONS[season]
+    high = draw.one(maxima)
+    low = high - less
     sky = draw.one(SKIES if high <= SNOW else SKIES[:3])
     later = draw.one(other for other in SKIES[:3] if other != sky)
     wind, force = draw.one(WINDS), draw.one(FORCES)
@@ -93,7 +80,7 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
 
 
 RULES: Rules = {
-    "temperature and season": lambda area, season, high: high in highs(area, season),
+    "temperature and season": lambda season, high: high in SEASONS[season][0],
     "low and high": lambda season, low, high: high - low == SEASONS[season][1],
     "snow and cold": lambda sky, high: sky != "雪" or high <= SNOW,
     "change of sky": lambda sky, later: sky != later,
