@@ -125,8 +125,8 @@ class CorpusReport:
             rows.append((label, tr(limit), f"{number:,}", shares[0], f"{letters:,}", shares[1]))
         for reason in self._ordered(self.lines):
             taken = self.lines[reason]
-            letters = f"{taken.characters:,}", _share(taken.characters, self.characters_in)
-            rows.append((tr("lines: {reason}", reason=reason), "", f"{taken.count:,}", "", *letters))
+            size = f"{taken.characters:,}", _share(taken.characters, self.characters_in)
+            rows.append((tr("lines: {reason}", reason=reason), "", f"{taken.count:,}", "", *size))
         rows += [(tr(name), "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         return "\n".join(aligned(rows, right=range(2, 6)))
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ END = 2
 @pytest.fixture
 def corpus(tmp_path: Path) -> Concatenated:
     with IndexedWriter(tmp_path / "three", np.dtype("uint16")) as writer:
-        writer.append(np.array([5, 6, 7, END, 8, END, 9, 10, END], dtype="uint16"), [4, 2, 3])
+        writer.append(np.array([5, 6, 7, END, 8, END, 9, 10, END], dtype="uint16"), np.array([4, 2, 3]))
     return Concatenated([(IndexedDataset(tmp_path / "three"), range(3))])
 
 
@@ -40,7 +41,7 @@ def test_padding_costs_nothing(corpus: Concatenated) -> None:
     """The loss of a padded batch is the mean over its tokens."""
     torch.manual_seed(0)
     table = torch.randn(11, 11)
-    task = SimpleNamespace(settings=PretrainConfig())
+    task: Any = SimpleNamespace(settings=PretrainConfig())
     samples = [torch.tensor(DocumentDataset(corpus, 8, None, 0, END)[i]) for i in range(3)]
     batch = collate([sample.numpy() for sample in samples])
     assert (batch["tokens"] == MASKED).sum() == 3

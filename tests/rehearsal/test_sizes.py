@@ -30,7 +30,8 @@ def settings(profile: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pr
     """Yield the products of a profile with their settings by dotted key."""
     monkeypatch.setenv("COURSE_PROFILE", profile)
     for product in chapters.products():
-        yield product, config.flat(product.resolve().values())
+        chosen, _ = product.resolve()
+        yield product, config.flat(chosen if isinstance(chosen, dict) else config.to_dict(chosen))
 
 
 @pytest.mark.parametrize("name", PROFILES)

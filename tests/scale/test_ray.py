@@ -71,14 +71,13 @@ class KilledWorker(Documents):
 class KilledNode(Segment):
     """The stage, but the first unit on the second node ends the node, with all its processes."""
 
-    def work(self, unit: str, folder: Path) -> dict[str, Any]:
-        note = super().work(unit, folder)
+    def work(self, unit: str, folder: Path) -> None:
+        super().work(unit, folder)
         node = raylet(self.settings)
         if node.exists() and node.read_text() == os.environ["RAY_RAYLET_PID"]:
             node.unlink()
             os.kill(int(os.environ["RAY_RAYLET_PID"]), signal.SIGKILL)
             os._exit(1)
-        return note
 
 
 KILLING = {Documents: KilledWorker, Segment: KilledNode}

@@ -77,7 +77,7 @@ def sent(client: Any, tensors: dict[str, Any]) -> "tuple[Any, Future[Any]]":
 
     dtypes, inputs = {tensor.name: tensor.dtype for tensor in INPUTS}, []
     for name, values in tensors.items():
-        array = np.asarray(values, DTYPES[dtypes[name]])
+        array: Any = np.asarray(values, DTYPES[dtypes[name]])
         array = np.full((len(tensors["input_ids"]), 1), array) if array.ndim == 0 else array
         inputs.append(InferInput(name, array.shape, dtypes[name]))
         inputs[-1].set_data_from_numpy(array)
