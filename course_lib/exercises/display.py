@@ -40,4 +40,5 @@ def folded_hints(hints: Sequence[str], first: int = 0, opened: str = "") -> str:
 def folded_solution(code: str, explanation: str) -> str:
     """Return a solution and its explanation as HTML, folded."""
     inner = f"<pre>{escape(code)}</pre><p>{escape(explanation)}</p>"
-    return f"<details><summary>{tr('Solution')}</summary>{inner}</details>"
+    title = tr("Solution")
+    return f"<details><summary>{title}</summary>{inner}</details>"

@@ -94,9 +94,11 @@ def _compare_size(found: Inspection, config: FtConfig, name: str, spec: TensorSp
         sizes = {"actual": actual, "expected": expected, "shape": list(spec.part(config.ranks)), "dtype": config.dtype}
         message = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
         if BYTES[config.dtype] == 2 and actual == 2 * expected:
-            found.add("dtype", name, f"{message}: {tr('twice the bytes: fp32')}?")
+            guess = tr("twice the bytes: fp32")
+            found.add("dtype", name, f"{message}: {guess}?")
         elif BYTES[config.dtype] == 4 and 2 * actual == expected:
-            found.add("dtype", name, f"{message}: {tr('half the bytes: fp16 or bf16')}?")
+            guess = tr("half the bytes: fp16 or bf16")
+            found.add("dtype", name, f"{message}: {guess}?")
         else:
             found.add("short" if actual < expected else "long", name, message)
 

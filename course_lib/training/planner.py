@@ -119,7 +119,8 @@ def table(settings: Any, ranks: int | None = None) -> str:
         "dtype": settings.precision.dtype,
         "micro": settings.batch.micro_size,
         "length": model.length,
-        "attention": settings.model.attention,
+        # GPTSAN and prefixes have no other kernel
+        "attention": getattr(settings.model, "attention", "sdpa"),
     }
     names = (*chosen.parts, mark("total"), mark("host"))
     lines = [

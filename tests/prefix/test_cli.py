@@ -49,9 +49,3 @@ def test_convert_through_all_forms(model: Path, tmp_path: Path) -> None:
     assert (read(tmp_path / "b").task, read(tmp_path / "b").base) == ("smileys", digest(model))
     with pytest.raises(CourseError, match="is the input "):
         course("convert", start, "-o", start)
-
-
-def test_report(model: Path) -> None:
-    said = course("report", model, "--length", 7, "--input-dim", 5, "--hidden-dim", 3)
-    assert said.startswith("trained 821 (") and "deployed 1,344 (" in said
-    assert course("report", model, "--length", 7, "--embedding").startswith("trained 1,344 (")
