@@ -79,23 +79,6 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequen
     return figure
 
 
-def shares(panels: Mapping[str, Mapping[str, float]], chance: float | None = None) -> Any:
-    """Plot shares from 0 to 1 as bars, one panel per measure; `panels` maps measure → case → share."""
-    cases = list(dict.fromkeys(case for bars in panels.values() for case in bars))
-    figure, axes = subplots(len(panels), height=0.9 + 0.4 * len(cases), width=9.0)
-    axes = np.atleast_1d(axes)
-    for axis, (name, bars) in zip(axes, panels.items(), strict=True):
-        for case, share in bars.items():
-            axis.barh(cases.index(case), share, color=COLOURS[cases.index(case)])
-            axis.text(share + 0.02, cases.index(case), f"{share:.0%}", va="center")
-        axis.set(title=tr(name), xlim=(0, 1.15), ylim=(len(cases) - 0.5, -0.9), xticks=[0, 0.5, 1])
-        axis.set_yticks(range(len(cases)), [tr(case) if axis is axes[0] else "" for case in cases])
-    if chance is not None:
-        axes[-1].axvline(chance, color=BEFORE, linestyle="--", linewidth=1)
-        axes[-1].text(chance, -0.5, tr(" chance"), color=BEFORE, va="bottom", fontsize=8)
-    return figure
-
-
 def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float | None = None) -> Any:
     """Plot memory on one device [bytes] as stacked bars: model → training method → component → size; `card` a line."""
     figure, axes = subplots(len(panels), height=2.6, width=10.0)
