@@ -48,8 +48,8 @@ def file(profile: str | None = None) -> Path:
     path = next((path for path in candidates if chosen.endswith(".yaml") and path.is_file()), None)
     where = f"{VARIABLE if profile is None else 'profile'}: {chosen}"
     if path is None:
-        allowed = f"{', '.join(BUNDLED)}, or the path of a YAML file that extends one"
-        raise UsageError(tr("{where}: is not a profile; allowed: {all}", where=where, all=allowed))
+        message = mark("{where}: is not a profile; allowed: {all}, or the path of a YAML file that extends one")
+        raise UsageError(tr(message, where=where, all=", ".join(BUNDLED)))
     if path.stem in BUNDLED:
         raise UsageError(tr("{where}: give the file another name than that of a bundled profile", where=where))
     if not extends_profile(path):
