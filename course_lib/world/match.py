@@ -4,14 +4,14 @@ from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 from course_lib.world.words import CITIES, PEOPLE
 
 SPORTS = ("サッカー", "ホッケー", "ラクロス")
-VENUES = ("県立競技場", "市民グラウンド", "大学のグラウンド", "中央競技場", "海辺の競技場")
+VENUES = ("市立競技場", "市民グラウンド", "大学のグラウンド", "中央競技場", "海辺の競技場")
 SCORES = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))  # of the winner and the loser
 
 WORDINGS = wordings("""
 opening  {venue}で、{home}と{away}が{sport}の試合をしました。
          {home}対{away}の{sport}の試合が、{venue}で行われました。
-         {home}は{venue}で、{away}と{sport}の試合をしました。
-result   その結果、{winner}が{high}対{low}で{loser}に勝ちました。
+         {home}と{away}の{sport}の試合が、{venue}でありました。
+result   {winner}が、{high}対{low}で{loser}に勝ちました。
          試合は、{high}対{low}で{winner}の勝ちでした。
          {loser}は、{low}対{high}で{winner}に敗れました。
 hero     {winner}の{hero}選手が、最後までよく走りました。

@@ -4,16 +4,16 @@ from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 
 # dish: the kind of the sentence that cooks it, the vegetables, the minutes
 DISHES = {
-    "煮物": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "里いも"), (15, 20)),
+    "煮物": ("boil", ("たまねぎ", "じゃがいも", "かぶ"), (15, 20)),
     "スープ": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "トマト"), (10, 15)),
     "炒め物": ("fry", ("たまねぎ", "パプリカ", "ピーマン", "トマト"), (5, 7)),
-    "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (10, 12)),
+    "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (12, 15)),
 }
-ADDED = ("キャベツ", "ねぎ", "しいたけ", "にら", "白菜")
-MEATS = ("鶏肉", "豚肉", "牛肉", "とうふ", "えび")
+ADDED = ("キャベツ", "ねぎ", "白菜", "小松菜", "チンゲン菜")
+MEATS = ("鶏肉", "豚肉", "牛肉", "とうふ", "ソーセージ")
 SEASONINGS = ("しょうゆ", "みそ", "カレー粉", "めんつゆ", "塩こうじ")
 # people: spoons of seasoning
-SPOONS = {2: ("小さじ2杯", "大さじ1杯"), 3: ("小さじ3杯", "大さじ1杯"), 4: ("小さじ4杯", "大さじ2杯")}
+SPOONS = {2: ("小さじ1杯", "小さじ2杯"), 3: ("小さじ2杯", "大さじ1杯"), 4: ("大さじ1杯", "大さじ2杯")}
 SHAPES = ("小さめに", "食べやすく", "大きめに")
 GRAMS = 80  # for each person
 
@@ -34,7 +34,7 @@ fry      次に、フライパンに油を熱して、{meat}と{vegetable}を{mi
 steam    次に、湯気の上がった蒸し器に{meat}と{vegetable}を並べて、{minutes}分蒸します。
          {meat}と{vegetable}を、蒸し器で{minutes}分蒸します。
 season   {added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
-         最後に{added}を入れて、{seasoning}を{spoons}加えます。
+         最後に{added}を加え、{seasoning}{spoons}で味をととのえます。
 time     時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。
          準備の{prepare}分も入れて、全部で{total}分かかります。
 serve    {people}人で分けて、熱いうちに食べましょう。
