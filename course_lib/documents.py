@@ -4,9 +4,7 @@ Chapters exchange documents in this format. Files are read in batches of lines, 
 the file size and a batch is worth sending to a worker process.
 """
 
-import lzma
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,22 +57,16 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[LineBatch]:
     plain = inner_suffix(path) == ".txt"
     lines = list[bytes]()
     first, count, held = 1, 0, 0
-    try:
-        with open_binary(path) as file:
-            while line := file.readline(LONGEST_LINE + 1):
-                count += 1
-                if len(line) > LONGEST_LINE:
-                    raise CourseError(f"{path}, line {count}: longer than {human_size(LONGEST_LINE)}")
-                lines.append(line)
-                held += len(line)
-                if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
-                    yield LineBatch(path, first, lines, held)
-                    lines, first, held = [], count + 1, 0
-    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        # An error number means that the disk or the system failed, not that the file content is bad.
-        if isinstance(error, OSError) and error.errno:
-            raise
-        raise CourseError(f"{path}: broken or truncated after line {count}: {error}") from error
+    with open_binary(path) as file:
+        while line := file.readline(LONGEST_LINE + 1):
+            count += 1
+            if len(line) > LONGEST_LINE:
+                raise CourseError(f"{path}, line {count}: longer than {human_size(LONGEST_LINE)}")
+            lines.append(line)
+            held += len(line)
+            if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
+                yield LineBatch(path, first, lines, held)
+                lines, first, held = [], count + 1, 0
     if lines:
         yield LineBatch(path, first, lines, held)
 

@@ -18,6 +18,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -29,8 +30,8 @@ from course_lib.errors import CourseError, UsageError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# Bytes read, and decompressed, at a time. At most STEP bytes before a corrupt one are lost.
-CHUNK, STEP = 1 << 20, 1 << 14
+# Bytes read, and decompressed, at a time.
+CHUNK = 1 << 20
 # A folder that contains one of these files is a course product.
 PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json", "encoding.json")
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -43,45 +44,43 @@ DEVICE = re.compile("/(dev(?!/shm)|proc)/")
 MAGIC = {".xz": b"\xfd7zXZ\x00", ".gz": b"\x1f\x8b", ".bz2": b"BZh"}
 
 
-class TrailingBytes(OSError):
-    """Error for bytes after the last stream in a compressed file that do not begin another stream."""
-
-
 def _streams(suffix: str, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of all streams in an .xz or .bz2 file.
+    """Yield the content of all streams in a compressed file.
 
     bz2.open and lzma.open stop without an error at the first byte that does not begin a stream. lzma.open also stops at
     the zero bytes that xz allows between streams (padding: tukaani.org/xz/xz-file-format.txt, 2.2). Here the padding is
-    skipped; other bytes raise TrailingBytes, and a truncated file raises EOFError.
+    skipped; other bytes raise OSError, and a truncated file raises EOFError.
     """
-    held, is_first = file.read(STEP), True
+    if suffix == ".gz":
+        with gzip.open(file) as members:
+            yield from iter(partial(members.read1, CHUNK), b"")
+        return
+    held, is_first = file.read(CHUNK), True
     while held or is_first:
         if not is_first:
             held = held.lstrip(b"\0" if suffix == ".xz" else b"")
             if not held:
-                held = file.read(STEP)
+                held = file.read(CHUNK)
                 continue
             held += file.read(len(MAGIC[suffix]))
             if not held.startswith(MAGIC[suffix]):
                 at = file.tell() - len(held)
-                raise TrailingBytes(
-                    f"the {suffix[1:]} data ends at byte {at}, but the file goes on; remove what follows"
-                )
+                raise OSError(f"it ends at byte {at}, but the file goes on; remove what follows")
         stream = bz2.BZ2Decompressor() if suffix == ".bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
         while not stream.eof:
-            if stream.needs_input and not (held := held or file.read(STEP)):
-                raise EOFError(f"the last {suffix[1:]} stream does not end")
-            content, held = stream.decompress(held, STEP), b""
+            if stream.needs_input and not (held := held or file.read(CHUNK)):
+                raise EOFError("the last stream does not end")
+            content, held = stream.decompress(held, CHUNK), b""
             if content:
                 yield content
-        held, is_first = stream.unused_data or file.read(STEP), False
+        held, is_first = stream.unused_data or file.read(CHUNK), False
 
 
 class _Decompressed(io.RawIOBase):
-    """The content of an .xz or .bz2 file as a file."""
+    """The content of a compressed file as a file. Damaged data is a CourseError, which names the file."""
 
     def __init__(self, suffix: str, file: BinaryIO) -> None:
-        self._file, self._chunks, self._held = file, _streams(suffix, file), b""
+        self._suffix, self._file, self._chunks, self._held = suffix, file, _streams(suffix, file), b""
 
     def readable(self) -> bool:
         return True
@@ -92,18 +91,25 @@ class _Decompressed(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer).cast("B")
-        content = self._held or next(self._chunks, b"")
+        try:
+            content = self._held or next(self._chunks, b"")
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            # An error number means that the disk or the system failed, not that the content is bad.
+            if isinstance(error, OSError) and error.errno:
+                raise
+            kind = f"{'truncated' if isinstance(error, EOFError) else 'broken'} {self._suffix[1:]} data"
+            raise CourseError(f"{self._file.name}: {kind} near byte {self._file.tell()}: {error}") from None
         size = min(len(view), len(content))
         view[:size], self._held = content[:size], content[size:]
         return size
 
 
+def _reader(suffix: str, file: BinaryIO) -> io.BufferedReader:
+    return io.BufferedReader(_Decompressed(suffix, file), CHUNK)
+
+
 # suffix → function that takes an open compressed file and returns a reader for its decompressed content.
-OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".bz2": lambda file: io.BufferedReader(_Decompressed(".bz2", file), CHUNK),
-    ".xz": lambda file: io.BufferedReader(_Decompressed(".xz", file), CHUNK),
-    ".gz": gzip.open,
-}
+OPENERS: dict[str, Callable[[Any], Any]] = {suffix: partial(_reader, suffix) for suffix in MAGIC}
 
 
 def require_file(path: Path) -> Path:
@@ -255,11 +261,10 @@ def work_folder(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]]:
+def atomic_write(target: Path) -> Iterator[IO[bytes]]:
     """Yield a binary file that replaces `target`, or what it links to, when the block ends without an error.
 
-    STANDARD_OUTPUT is written directly. With `keep_partial`, output written before a CourseError is kept as
-    `<target>.partial`, and the error message says so. Raises UsageError if `target` is a device or pipe.
+    STANDARD_OUTPUT is written directly. Raises UsageError if `target` is a device or pipe.
     """
     if target == STANDARD_OUTPUT:
         with open(os.dup(sys.stdout.fileno()), "wb") as file:
@@ -269,18 +274,11 @@ def atomic_write(target: Path, keep_partial: bool = False) -> Iterator[IO[bytes]
         raise CourseError(f"{target}: is a directory, expected a name for a file")
     resolved = behind_links(require_replaceable(target))
     with _naming(target, resolved), _held(resolved, lambda path: path.open("xb").close()) as temporary:
-        try:
-            with open(temporary, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, resolved)
-        except CourseError as error:
-            if keep_partial and temporary.exists() and temporary.stat().st_size:
-                partial = resolved.with_name(resolved.name + ".partial")
-                os.replace(temporary, partial)
-                raise type(error)(f"{error}; the output before the error is kept in {partial}") from error
-            raise
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, resolved)
 
 
 def link_or_copy(source: Path, target: Path) -> None:

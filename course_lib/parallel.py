@@ -35,25 +35,14 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
     """Yield function(item) for every item, in order, computed by `workers` processes; one worker or item needs none.
 
     At most 2·workers items are in progress, so memory use does not grow with the input. Raises CourseError if a worker
-    dies. If `items` raises CourseError, the results for the earlier items are yielded first.
+    dies.
     """
-    errors: list[CourseError] = []
-    source = until_error(items, errors)
+    source = iter(items)
     first = list(islice(source, 2)) if workers > 1 else []
     if len(first) < 2:
         yield from map(function, chain(first, source))
     else:
         yield from _in_processes(function, chain(first, source), workers)
-    if errors:
-        raise errors[0]
-
-
-def until_error(items: Iterable[Item], errors: list[CourseError]) -> Iterator[Item]:
-    """Yield the items up to a CourseError, which is appended to `errors`."""
-    try:
-        yield from items
-    except CourseError as error:
-        errors.append(error)
 
 
 def _in_processes(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:

@@ -66,18 +66,6 @@ def test_no_more_is_drawn_than_is_under_way(workers: int, ahead: int) -> None:
     assert drawn == 200
 
 
-@pytest.mark.parametrize(("workers", "at"), [(1, 3), (2, 0), (2, 9)])
-def test_an_error_of_the_source_comes_after_the_results_before_it(workers: int, at: int) -> None:
-    def broken() -> Iterator[int]:
-        yield from range(at)
-        raise CourseError("broken here")
-
-    results = ordered_map(slow_first, broken(), workers)
-    assert [next(results) for _ in range(at)] == [n * n for n in range(at)]
-    with pytest.raises(CourseError, match="broken here"):
-        next(results)
-
-
 def test_a_killed_worker_gives_one_clear_error() -> None:
     with pytest.raises(CourseError, match="--workers"):
         list(ordered_map(die_at_five, range(1000), 2))

@@ -1,6 +1,5 @@
 """Settings for chapter 1, in a separate module so that showing help does not import the code that uses them."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -59,8 +58,6 @@ class FilterConfig:
     max_digits: float = setting(0.25, "maximum share of digits", ge=0, le=1)
     max_links: float = setting(0.15, "maximum share of characters in web addresses", ge=0, le=1)
     max_repetition: float = setting(0.1, f"maximum share of repeated runs of {REPEATED} characters", ge=0, le=1)
-    blocked_words: Path | None = setting(None, "UTF-8 file of unwanted words, one per line, relative to the profile")
-    max_blocked: int = setting(0, "maximum number of blocked words in a document, counting repetitions", ge=0, le=10**6)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -8,11 +8,9 @@ Sources: https://dumps.wikimedia.org/jawiki/ (dumps with SHA-1 checksums), https
 """
 
 import hashlib
-import lzma
 import os
 import re
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -180,8 +178,7 @@ def _flaw(path: Path, suffix: str, digest: str) -> str:
             stream = OPENERS[suffix](file) if suffix in OPENERS else file
             while stream.read(CHUNK):
                 bar.update(file.tell() - bar.n)
-        # bz2 and gzip raise OSError for bad data.
-        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        except CourseError as error:
             return f"not a sound {suffix[1:]} container: {error}"
     return ""
 

@@ -5,16 +5,14 @@ are decompressed here and cut at arbitrary positions; `split_pages` and wikipedi
 """
 
 import bz2
-import lzma
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError
-from course_lib.files import CHUNK, MAGIC, OPENERS, STEP, require_file
+from course_lib.files import CHUNK, MAGIC, OPENERS, require_file
 
 # The first ten bytes of every bz2 stream.
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
@@ -37,14 +35,6 @@ class Piece:
     read: int  # bytes of the file that this piece covers, for the progress bar
 
 
-def is_multistream(path: Path) -> bool:
-    """Return whether `read_pieces` yields the streams of a dump without decompressing them."""
-    if path.suffix != ".bz2" or path.stat().st_size <= SMALL_FILE:
-        return False
-    with open(path, "rb") as file:
-        return bool(STREAM.search(file.read(LONG_STREAM), 1))
-
-
 def read_pieces(path: Path) -> Iterator[Piece]:
     """Yield the pieces of a .xml, .xml.gz, .xml.bz2 or .xml.xz dump in file order, in constant memory."""
     require_file(path)
@@ -60,21 +50,21 @@ def read_pieces(path: Path) -> Iterator[Piece]:
             yield from _stream_pieces(file, path, 0)
 
 
-def decompress(piece: Piece, path: Path) -> tuple[bytes, str]:
-    """Return the XML bytes of a piece up to a truncated or broken stream, and what is wrong with it, or ""."""
+def decompress(piece: Piece, path: Path) -> bytes:
+    """Return the XML bytes of a piece. Raises CourseError, with the position, if a stream is truncated or broken."""
     if not piece.compressed:
-        return piece.content, ""
+        return piece.content
     done, left, at = bytearray(), piece.content, piece.offset
     while left:
         stream = bz2.BZ2Decompressor()
         try:
             done += stream.decompress(left)
         except OSError:
-            return bytes(done), f"{path}: broken bz2 data in the stream that starts at byte {at}"
+            raise CourseError(f"{path}: broken bz2 data in the stream that starts at byte {at}") from None
         if not stream.eof:
-            return bytes(done), f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {at}"
+            raise CourseError(f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {at}")
         at, left = at + len(left) - len(stream.unused_data), stream.unused_data
-    return bytes(done), ""
+    return bytes(done)
 
 
 def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
@@ -113,23 +103,7 @@ def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:
 def _stream_pieces(file: BinaryIO, path: Path, offset: int) -> Iterator[Piece]:
     """Decompress the file from `offset` in this process and yield pieces of about 1 MB of XML."""
     file.seek(offset)
-    kind, problem, ready = path.suffix[1:], "", bytearray()
     stream: Any = OPENERS[path.suffix](file) if path.suffix in OPENERS else file
-    try:
-        while block := stream.read1(CHUNK):
-            ready += block
-            if len(ready) >= CHUNK:
-                end = file.tell()
-                yield Piece(bytes(ready), False, offset, end - offset)
-                offset = end
-                ready.clear()
-    except EOFError:
-        problem = f"truncated: the {kind} data stops at byte {file.tell()}, before its end-of-stream marker"
-    except (OSError, zlib.error, lzma.LZMAError) as error:
-        # An errno means a disk or system error, not damaged content.
-        if isinstance(error, OSError) and error.errno:
-            raise
-        problem = f"broken {kind} data within {STEP >> 10} kB before byte {file.tell()}"
-    yield Piece(bytes(ready), False, offset, file.tell() - offset)
-    if problem:
-        raise CourseError(f"{path}: {problem}")
+    while content := stream.read(CHUNK):
+        yield Piece(content, False, offset, file.tell() - offset)
+        offset = file.tell()

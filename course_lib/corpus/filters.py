@@ -4,12 +4,9 @@ The limits were chosen on hand-labeled pages and on novels. The filters do not j
 """
 
 import re
-import unicodedata
-from collections import defaultdict
 from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +14,6 @@ import numpy.typing as npt
 
 from course_lib.corpus.config import REPEATED, FilterConfig
 from course_lib.corpus.dedup import code_points, gram_hashes
-from course_lib.errors import CourseError
-from course_lib.files import require_file
 
 URL = re.compile(r"(?:https?://|www\.)[\w!-;=?-~]+", re.A)
 # A sentence end anywhere in the line, or the end of an informal line: a quotation mark, laughter, a particle, an emoji.
@@ -135,10 +130,6 @@ FILTERS = (
     Filter("boilerplate", "min_prose", _prose),
     Filter("little_hiragana", "min_hiragana", _hiragana),
 )
-# The reason for removing a document with words from settings.blocked_words, and the characters of two kinds of words
-# that are found only as a whole: セール is not found in セールス.
-BLOCKED = "blocked_words"
-WHOLE_WORDS = ("ァ-ヺー", "a-z0-9")
 
 
 def measures(text: str) -> dict[str, float]:
@@ -154,8 +145,6 @@ def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None
         value = test.measure(document)
         if test.removes(value, settings):
             return test.name, value
-    if settings.blocked_words and (count := count_blocked(text, settings.blocked_words)) > settings.max_blocked:
-        return BLOCKED, count
     return None
 
 
@@ -194,42 +183,3 @@ def _table() -> npt.NDArray[np.uint8]:
 
 def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
-
-
-def count_blocked(text: str, words: Path) -> int:
-    """Return how often words of a list, a UTF-8 file with one a line, occur in a text; # begins a comment."""
-    return len(_pattern(words, require_file(words).stat().st_mtime_ns).findall(_folded(text)))
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
-
-
-@cache
-def _pattern(path: Path, _changed: int) -> re.Pattern[str]:
-    """Return a regular expression for the words in a file. It is cached until the file changes."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise CourseError(f"{path}: not UTF-8 at byte {error.start}; expected one word per line") from None
-    words = {_folded(line.strip()) for line in lines if line.strip() and not line.startswith("#")}
-    if not words:
-        raise CourseError(f"{path}: no words in it; expected one word per line")
-    groups = []
-    for kind in WHOLE_WORDS:
-        whole = {word for word in words if re.fullmatch(f"[{kind}]+", word)}
-        words -= whole
-        if whole:
-            groups.append(f"(?<![{kind}])(?:{_trie(whole)})(?![{kind}])")
-    if words:
-        groups.append(_trie(words))
-    return re.compile("|".join(groups))
-
-
-def _trie(words: set[str]) -> str:
-    """Return a regular expression for the words that tries each character of the text once, longest words first."""
-    groups: dict[str, set[str]] = defaultdict(set)
-    for word in words - {""}:
-        groups[word[0]].add(word[1:])
-    branches = "|".join(re.escape(character) + _trie(rest) for character, rest in sorted(groups.items()))
-    return f"(?:{branches}){'?' if '' in words else ''}" if groups else ""

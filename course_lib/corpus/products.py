@@ -46,20 +46,11 @@ def _sources() -> Sources:
     return config.section("corpus.sources", Sources)
 
 
-def _webtext_settings() -> WebtextConfig:
-    settings = config.section("corpus.webtext", WebtextConfig)
-    words = settings.filters.blocked_words
-    if words is None:
-        return settings
-    return replace(settings, filters=replace(settings.filters, blocked_words=profiles.beside(words)))
-
-
 def _webtext_inputs() -> tuple[Path | Product, ...]:
-    sources, listed = _sources(), _webtext_settings().filters.blocked_words
-    lists = (listed,) if listed else ()
+    sources = _sources()
     if sources.webtext == "files":
-        return (*own_files(sources), *lists)
-    return (CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz"), *lists)
+        return own_files(sources)
+    return (CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz"),)
 
 
 def _download(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
@@ -84,11 +75,10 @@ def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig) -> dict[
 
     if _sources().webtext != "files":
         return _reported(clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
-    sources = [path for path in inputs if path != settings.filters.blocked_words]
     # The documents of all files in the form of web text.
     texts = folder / "texts.txt"
     with open(texts, "w", encoding="utf8") as file:
-        for source in sources:
+        for source in inputs:
             for text in read_texts(source):
                 # An empty line would start another document.
                 file.writelines(f"{line}\n" for line in text.splitlines() if line.strip())
@@ -101,7 +91,7 @@ def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig) -> dict[
             f"corpus.webtext: no document left of {report.documents_in} ({reasons}); lower the filters' limits "
             "(course corpus webtext --help) or add text"
         )
-    return _reported(replace(report, source=", ".join(source.name for source in sources)), folder)
+    return _reported(replace(report, source=", ".join(source.name for source in inputs)), folder)
 
 
 def _reported(report: CorpusReport, folder: Path) -> dict[str, Any]:
@@ -136,7 +126,11 @@ WIKIPEDIA = Product(
 )
 # The filtered and deduplicated web text, or the user's own texts.
 WEBTEXT = Product(
-    "corpus/webtext", build=_webtext, settings=_webtext_settings, inputs=_webtext_inputs, code=("corpus",)
+    "corpus/webtext",
+    build=_webtext,
+    settings=partial(config.section, "corpus.webtext", WebtextConfig),
+    inputs=_webtext_inputs,
+    code=("corpus",),
 )
 
 

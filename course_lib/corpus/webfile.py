@@ -1,21 +1,18 @@
 """Reader for documents in a web text file: blocks of lines between empty lines, as bytes, in bounded memory.
 
-This module handles compression, line endings and damaged files. It does not decode or judge the content of a line.
+This module handles compression and line endings. It does not decode or judge the content of a line.
 """
 
-import lzma
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from course_lib.documents import encoding_hint
 from course_lib.errors import CourseError
-from course_lib.files import CHUNK, OPENERS, TrailingBytes, require_file
-from course_lib.parallel import until_error
+from course_lib.files import CHUNK, OPENERS, require_file
 
 BOM = b"\xef\xbb\xbf"
 # Share of the lines with characters other than ASCII from which a file in another encoding is refused.
@@ -38,17 +35,15 @@ def read_web(path: Path, max_line: int, max_document: int, first: int = 1, size:
 
     Only one batch, one document (at most max_document bytes plus a line) and one line (at most max_line bytes) are in
     memory. Lines over `max_line` bytes are omitted, documents are cut at `max_document` bytes. Raises CourseError
-    before the first batch if the path is not a UTF-8 text file, and after the documents before the damage if the data
-    is truncated or broken.
+    if the path is not a UTF-8 text file, or if its data is truncated or broken.
     """
     documents: list[bytes] = []
     counts: Counter[str] = Counter()
-    errors = list[CourseError]()
     held = position = 0
     with open(require_file(path), "rb") as raw:
         stream = OPENERS[path.suffix](raw) if path.suffix in OPENERS else raw
-        lines = _lines(path, raw, stream, max_line, counts)
-        for document in chain(until_error(_documents(lines, max_document, counts), errors), (None,)):
+        lines = _lines(stream, max_line, counts)
+        for document in chain(_documents(lines, max_document, counts), (None,)):
             if document is not None:
                 documents.append(document)
                 held += len(document)
@@ -59,8 +54,6 @@ def read_web(path: Path, max_line: int, max_document: int, first: int = 1, size:
                 first, position = first + len(documents), raw.tell()
                 documents, held = [], 0
                 counts.clear()
-    if errors:
-        raise errors[0]
 
 
 def _documents(lines: Iterable[bytes | None], max_document: int, counts: Counter[str]) -> Iterator[bytes]:
@@ -81,25 +74,18 @@ def _documents(lines: Iterable[bytes | None], max_document: int, counts: Counter
         yield b"".join(block)
 
 
-def _lines(path: Path, raw: BinaryIO, stream: Any, max_line: int, counts: Counter[str]) -> Iterator[bytes | None]:
+def _lines(stream: Any, max_line: int, counts: Counter[str]) -> Iterator[bytes | None]:
     """Yield the lines of a file; None for a line that is too long, which is never held in memory as a whole."""
     start = BOM
-    try:
-        while line := stream.readline(max_line + 1):
-            line, start = line.removeprefix(start), b""
-            if len(line) <= max_line or line.endswith(b"\n"):
-                yield line
-                continue
-            while line and not line.endswith(b"\n"):
-                line = stream.readline(CHUNK)
-            counts["long lines"] += 1
-            yield None
-    except TrailingBytes as error:
-        raise CourseError(f"{path}: {error}") from None
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        kind = "truncated" if isinstance(error, EOFError) else "broken"
-        where = f"near byte {raw.tell()} of {path.stat().st_size}"
-        raise CourseError(f"{path}: {kind} {path.suffix[1:]} data {where}") from None
+    while line := stream.readline(max_line + 1):
+        line, start = line.removeprefix(start), b""
+        if len(line) <= max_line or line.endswith(b"\n"):
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(CHUNK)
+        counts["long lines"] += 1
+        yield None
 
 
 def is_utf8(line: bytes) -> bool:

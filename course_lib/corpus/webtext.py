@@ -23,7 +23,7 @@ import orjson
 
 from course_lib.corpus.config import WebtextConfig
 from course_lib.corpus.dedup import Hashes, band_hashes, signatures, text_hash
-from course_lib.corpus.filters import BLOCKED, FILTERS, first_failure
+from course_lib.corpus.filters import FILTERS, first_failure
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
@@ -32,7 +32,7 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
-from course_lib.parallel import ordered_map, until_error
+from course_lib.parallel import ordered_map
 
 LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # What becomes of a document; the number of another document means that it resembles that one.
@@ -70,8 +70,7 @@ def clean_webtext(
     The sources are .txt, .txt.xz, .txt.gz or .txt.bz2 files. The id is the running number of the document in the input,
     from 1. If no document passes, the output is an empty file and the report says so; this is not an error.
 
-    Raises CourseError if a source is not a UTF-8 text file, or if its data is truncated or broken;
-    `<target>.partial` then holds the documents before the damage.
+    Raises CourseError if a source is not a UTF-8 text file, or if its data is truncated or broken.
     """
     settings, sources = settings or WebtextConfig(), path_list(sources)
     names = ", ".join(source.name for source in sources)
@@ -79,15 +78,11 @@ def clean_webtext(
     size = sum(require_file(source).stat().st_size for source in sources)
     for source in sources:
         require_other(source, target)
-    errors = list[CourseError]()
-    batches = until_error(_read_all(sources, settings), errors)
-    with atomic_write(target, keep_partial=True) as out, work_folder(target) as folder:
+    with atomic_write(target) as out, work_folder(target) as folder:
         with progress(size, "B", tr("cleaning {name}", name=names)) as bar:
-            filtered = ordered_map(partial(filter_batch, settings), batches, workers)
+            filtered = ordered_map(partial(filter_batch, settings), _read_all(sources, settings), workers)
             report.merge(write_columns(filtered, settings, folder.joinpath, bar.update))
         _write_without_repeats(folder, out, report, settings, workers)
-        if errors:
-            raise errors[0]
         if not report.documents_in:
             raise CourseError(f"{names}: no document in it, only white space")
     return report
@@ -244,8 +239,6 @@ def _clean_lines(raw: bytes) -> tuple[list[str], int]:
 def limits(settings: WebtextConfig) -> dict[str, str]:
     """Return the possible reasons for removing a document, each with its threshold as text, for the report."""
     found = {test.name: test.limit(settings.filters) for test in FILTERS}
-    if settings.filters.blocked_words:
-        found[BLOCKED] = f"> {settings.filters.max_blocked}"
     found["duplicate"] = mark("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"

@@ -24,7 +24,7 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
-from course_lib.parallel import ordered_map, until_error
+from course_lib.parallel import ordered_map
 
 # Bytes; a file with more bytes than this before the end of a page is not a dump.
 LONGEST_PAGE = 64 << 20
@@ -47,8 +47,7 @@ class _Extracted:
     tail: bytes  # after the last </page>
     begins: bool  # whether a <page> begins in this piece
     report: CorpusReport
-    read: int = 0  # bytes of the file that the piece covers
-    problem: str = ""  # error message for damaged data; "" if there is none
+    read: int  # bytes of the file that the piece covers
 
 
 def extract(
@@ -56,8 +55,7 @@ def extract(
 ) -> CorpusReport:
     """Extract the articles in dumps (.xml, .xml.gz, .xml.bz2 or .xml.xz) to `target` and return the report.
 
-    Memory use is constant. Raises CourseError with the position of the damage if a dump is truncated or broken;
-    `<target>.partial` then holds the complete articles before it.
+    Memory use is constant. Raises CourseError with the position of the damage if a dump is truncated or broken.
     """
     settings, sources = settings or WikipediaConfig(), path_list(sources)
     names = ", ".join(source.name for source in sources)
@@ -66,7 +64,7 @@ def extract(
     for source in sources:
         require_other(source, target)
     with (
-        atomic_write(target, keep_partial=True) as out,
+        atomic_write(target) as out,
         progress(size, "B", tr("extracting {name}", name=names)) as bar,
     ):
         for source in sources:
@@ -75,33 +73,32 @@ def extract(
                 out.write(part.articles)
                 report.merge(part.report)
                 bar.update(part.read)
-                if part.problem:
-                    raise CourseError(part.problem)
             if report.documents_in == before:
                 raise CourseError(f"{source}: no <page> found: not a MediaWiki export")
     return report
 
 
 def _parts(source: Path, settings: WikipediaConfig, workers: int) -> Iterator[_Extracted]:
-    """Yield what was extracted from a dump, with the pages between two pieces; the last one may have a problem."""
+    """Yield what was extracted from a dump, with the pages between two pieces."""
     work = partial(_extract_piece, source, settings)
     carry = b""
     for piece in ordered_map(work, read_pieces(source), workers):
         torn = work(Piece(carry + piece.head, compressed=False, offset=0, read=0))
         carry = torn.head + torn.tail
         yield torn
-        piece.problem = (_unended(source, carry) if piece.begins else "") or piece.problem
+        if piece.begins:
+            _require_whole(source, carry)
         yield piece
         carry = piece.tail if piece.begins else carry
         if len(carry) > LONGEST_PAGE:
             raise CourseError(f"{source}: {len(carry)} bytes without a whole <page>: not a MediaWiki export")
-    if problem := _unended(source, carry):
-        raise CourseError(problem)
+    _require_whole(source, carry)
 
 
-def _unended(source: Path, carry: bytes) -> str:
-    """Return an error message if `carry` holds the beginning of a page without its end; else ""."""
-    return f"{source}: broken or truncated: the page {_title(carry)!r} has no </page>" if PAGE in carry else ""
+def _require_whole(source: Path, carry: bytes) -> None:
+    """Raise CourseError if `carry` holds the beginning of a page without its end."""
+    if PAGE in carry:
+        raise CourseError(f"{source}: broken or truncated: the page {_title(carry)!r} has no </page>")
 
 
 def _title(page: bytes) -> str:
@@ -110,15 +107,10 @@ def _title(page: bytes) -> str:
 
 
 def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:
-    block, problem = decompress(piece, source)
+    block, report = decompress(piece, source), CorpusReport()
     head, pages, tail = split_pages(block)
-    result = _Extracted(head, b"", tail, PAGE in block, CorpusReport(), piece.read, problem)
-    errors = list[CourseError]()
-    parsed = until_error(_parse(source, pages), errors) if pages else ()
-    result.articles = b"".join(_article(page, settings, result.report) for page in parsed)
-    if errors:
-        result.problem = str(errors[0])
-    return result
+    articles = b"".join(_article(page, settings, report) for page in _parse(source, pages)) if pages else b""
+    return _Extracted(head, articles, tail, PAGE in block, report, piece.read)
 
 
 def _parse(source: Path, pages: bytes) -> Iterator[Any]:
@@ -126,7 +118,7 @@ def _parse(source: Path, pages: bytes) -> Iterator[Any]:
     try:
         yield from etree.fromstring(b"<pages>" + pages + b"</pages>", _parser())
     except etree.XMLSyntaxError:
-        # Parse each page by itself, to keep the pages before the broken one and to name the broken one.
+        # Parse each page by itself, to name the broken one.
         for page in WHOLE_PAGE.findall(pages):
             try:
                 element = etree.fromstring(page, _parser())

@@ -1,15 +1,14 @@
 """Estimate of hours, memory and disk space of a run for 1 to 512 cores, from rates measured on one machine.
 
 rates.yaml holds the measurements of tests/bench/bench_scale.py: for each kind of input and each stage the seconds and
-the bytes on disk per byte of input, and the memory of a task. A dump that is no multistream dump costs 22 times as much
-to split, because its pages are compressed again. Stages of one task use one core, the others at most one core per
-shard. Network and disks are assumed to keep up.
+the bytes on disk per byte of input, and the memory of a task. Dumps are taken for multistream dumps; another one costs
+22 times as much to split, because its pages are compressed again. Stages of one task use one core, the others at most
+one core per shard. Network and disks are assumed to keep up.
 """
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course_lib.corpus.dump import is_multistream
 from course_lib.files import OPENERS, human_size, require_file
 from course_lib.language.columns import aligned
 from course_lib.language.words import tr
@@ -40,7 +39,6 @@ def estimate(
     kind: str,
     size: int,
     cores: int,
-    multistream: bool = True,
     rates: dict[str, Any] | None = None,
 ) -> Estimate:
     """Return the estimate for a corpus of a kind (wikipedia or webtext).
@@ -49,9 +47,6 @@ def estimate(
     in rates.yaml.
     """
     measured = dict((rates or profiles.read_yaml(RATES))[kind])
-    recompressed = measured.pop("split-recompressed", None)
-    if recompressed and not multistream:
-        measured["split"] = recompressed
     if settings.tokenizer:
         measured.pop("tokenizer", None)
     hours = {stage: float(one["seconds"]) * size / 3600 for stage, one in measured.items()}
@@ -75,9 +70,8 @@ def plan(settings: ScaleConfig) -> tuple[list[tuple[str, int, Estimate]], list[s
         sizes = {source: _size(source, kind) for source in sources}
         unknown += [source for source, size in sizes.items() if size is None]
         known = {source: size for source, size in sizes.items() if size}
-        streams = all(is_multistream(Path(source)) for source in known if kind == "wikipedia" and source[0] == "/")
         label, total = ", ".join(Path(source).name for source in known), sum(known.values())
-        rows += [(label, cores, estimate(settings, kind, total, cores, streams)) for cores in CORES if known]
+        rows += [(label, cores, estimate(settings, kind, total, cores)) for cores in CORES if known]
     return rows, unknown
 
 

@@ -1,14 +1,11 @@
 """The estimates of `course scale plan`."""
 
-import bz2
 import lzma
 import re
 from pathlib import Path
 
 import pytest
 from course_lib.cli import main
-from course_lib.corpus import dump
-from course_lib.corpus.dump import is_multistream
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.plan import CORES, estimate
 
@@ -51,15 +48,3 @@ def test_the_inputs_and_the_tokenizer_of_the_file_are_estimated(
     assert "/shared/tokenizer" in ready and "all lines" not in ready
     hours = [estimate(ScaleConfig(tokenizer=name), "webtext", 10**9, 1).hours for name in ("", "/shared/tokenizer")]
     assert hours[0] > hours[1]
-
-
-def test_streams_of_a_dump_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = "<mediawiki>" + "<page>本文</page>" * 2000
-    whole, streams = tmp_path / "whole.xml.bz2", tmp_path / "streams.xml.bz2"
-    whole.write_bytes(bz2.compress(content.encode()))
-    streams.write_bytes(bz2.compress(b"<mediawiki>") + bz2.compress(content.encode()))
-    monkeypatch.setattr(dump, "SMALL_FILE", 0)
-    assert is_multistream(streams) and not is_multistream(whole)
-    ready = ScaleConfig(tokenizer="/shared/tokenizer")
-    slow, quick = (estimate(ready, "wikipedia", 10**9, 1, multistream).serial for multistream in (False, True))
-    assert slow > 10 * quick
