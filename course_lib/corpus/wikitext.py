@@ -15,11 +15,8 @@ from course_lib.corpus.templates import RAISED, shown
 
 # Placeholder for a formula that needs TeX.
 FORMULA = "〈数式〉"
-# Levels; brackets nested more deeply are removed. MediaWiki expands templates up to the same depth.
-DEEPEST = 100
-# Levels that are resolved by one regular-expression search each. For shallow nesting, this is faster than a pass over
-# all brackets.
-SHALLOW = 8
+# Levels of nested links or templates that are resolved; articles have fewer than ten.
+DEEPEST = 20
 # Levels of nested empty brackets that are removed.
 LAYERS = 10
 
@@ -46,12 +43,10 @@ EXPONENT = re.compile(r"<sup>\s*([-+−–]?\d{1,4})\s*</sup>|\{\{sup\|([-+−�
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
 URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
-LINK_BRACKETS = re.compile(r"\[{2,}|\]{2,}")
 FILE_LINK = re.compile(r"\s*(?:file|image|media|ファイル|画像|メディア|category|カテゴリ)\s*:", re.I)
 INTERLANGUAGE = re.compile(r"\s*(?:[a-z]{2,3}(?:-[a-z]{2,})*|simple)\s*:(?=[^\s:])")
 PROJECT = re.compile(r"(?::?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|[a-z]{2,3}(?:-[a-z]+)*)?:)+(?!:)", re.I)
 TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
-TEMPLATE_BRACKETS = re.compile(r"\{{2,}|\}{2,}")
 PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
 # {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
 WIKI_TABLE_EDGE = re.compile(r"^[ :;*#\t]*(\{\|)|^[ \t]*(\|\})(?!\})", re.M)
@@ -93,11 +88,11 @@ def to_text(
         ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub("", t))),
         ("markup", lambda t: BREAK.sub("\n", EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
         ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or "", t)),
-        ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
-        ("templates", lambda t: _resolve(TEMPLATE, TEMPLATE_BRACKETS, lambda c: shown(c, title), PARAMETER.sub("", t))),
+        ("links", lambda t: _resolve(LINK, _link, t)),
+        ("templates", lambda t: _resolve(TEMPLATE, lambda c: shown(c, title), PARAMETER.sub("", t))),
         ("tables", _drop_tables),
         # Links that were inside templates.
-        ("links", lambda t: _resolve(LINK, LINK_BRACKETS, _link, t)),
+        ("links", lambda t: _resolve(LINK, _link, t)),
         ("markup", lambda t: QUOTES.sub("", MAGIC.sub("", TAG.sub("", t)))),
         ("links", lambda t: URL.sub("", t) if "://" in t else t),
         ("markup", _characters),
@@ -139,49 +134,16 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
     return "".join(kept) + text[position:] if kept else text
 
 
-def _resolve(innermost: re.Pattern[str], brackets: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
+def _resolve(innermost: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
     """Replace pairs of doubled brackets with replace(content), innermost first; unmatched brackets are left unchanged.
 
-    Args:
-        innermost: pattern for a pair that contains no other pair; group 1 is the content.
-        brackets: pattern for a run of two or more of the same bracket.
-        replace: function that maps the content, in which inner pairs are already replaced, to its text.
-        text: any text.
+    Group 1 of `innermost`, a pair that contains no other pair, is the content.
     """
-    for _ in range(SHALLOW):
+    for _ in range(DEEPEST):
         text, number = innermost.subn(lambda pair: replace(pair[1]), text)
         if not number:
-            return text
-    done: list[str] = []
-    # For each bracket that is still open: its index in `done`, and (in `levels`) the depth of the pairs inside it.
-    opened: list[int] = []
-    levels: list[int] = [0]
-    position = 0
-    for run in brackets.finditer(text):
-        bracket = run[0][:2]
-        odd = run[0][0] if len(run[0]) % 2 else ""
-        done.append(text[position : run.start()])
-        position = run.end()
-        opening = bracket in ("[[", "{{")
-        if opening and odd:
-            done.append(odd)
-        for _ in range(len(run[0]) // 2):
-            if opening:
-                opened.append(len(done))
-                levels.append(0)
-                done.append(bracket)
-            elif opened:
-                start, level = opened.pop(), levels.pop() + 1
-                levels[-1] = max(levels[-1], level)
-                words = replace("".join(done[start + 1 :])) if level <= DEEPEST else ""
-                del done[start:]
-                done.append(words)
-            else:
-                done.append(bracket)
-        if odd and not opening:
-            done.append(odd)
-    done.append(text[position:])
-    return "".join(done)
+            break
+    return text
 
 
 def _literals(text: str) -> str:
