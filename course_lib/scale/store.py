@@ -61,23 +61,19 @@ class Store:
         with atomic_write(path) as file:
             file.write(content)
 
-    def put(self, path: Path, name: str) -> None:
-        """Move a local file into the store."""
-        if self.local:
-            target = Path(self.url(name))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(path, target)
-        else:
-            self.folder.put_file(str(path), name)
-            path.unlink()
-
     def publish(self, folder: Path, stage: str) -> dict[str, int]:
         """Move all files in a folder into that of a stage, and return their sizes by their names in the store."""
         sizes = {}
         for path in sorted(filter(Path.is_file, folder.rglob("*"))):
             name = f"{stage}/{path.relative_to(folder)}"
             sizes[name] = path.stat().st_size
-            self.put(path, name)
+            if self.local:
+                target = Path(self.url(name))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, target)
+            else:
+                self.folder.put_file(str(path), name)
+                path.unlink()
         return sizes
 
     def remove(self, name: str) -> None:
