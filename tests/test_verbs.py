@@ -76,7 +76,7 @@ def test_the_pages_commands_run(course: Course) -> None:
 @pytest.mark.usefixtures("words")
 def test_from_lines_to_a_model_that_generates(course: Course) -> None:
     assert "800 documents" in course("tokens tokens tokens -o both")
-    assert json.loads(course("tokens both --json"))[0]["problem"] == ""
+    assert json.loads(course("tokens both --json"))[0]["explanation"] == ""
     assert "fits" in course("memory -c gpt2-125m.yaml --gpus 4")
     said = course(f"pretrain -c gpt2-tiny.yaml -o run --set data.input=[both] --set engine.max_steps=4 {SHORT}{SMALL}")
     assert "global step 4" in said and said.endswith("run/model\n")

@@ -49,11 +49,7 @@ def step_folder(checkpoint: Path) -> Path | None:
 
 def read_weights(checkpoint: Path) -> Weights:
     """Return the optimizer's fp32 master weights in a checkpoint folder if saved, else the stored weights."""
-    folder = step_folder(checkpoint)
-    states = sorted(folder.glob("*_model_states.pt")) if folder else []
-    if not folder or not states:
-        raise CourseError(f"{checkpoint}: no *_model_states.pt, not a checkpoint of DeepSpeed")
-    state = safe_load(states[0])
+    folder, state = _model_states(checkpoint)
     settings = state.get("ds_config") or {}
     formats: tuple[NumberFormat, ...] = ("bf16", "fp16")
     enabled = (name for name in formats if (settings.get(name) or {}).get("enabled") is True)
@@ -66,9 +62,16 @@ def read_weights(checkpoint: Path) -> Weights:
 
 def read_module(checkpoint: Path) -> dict[str, Any]:
     """Return the weights of the forward pass, with frozen ones, from a checkpoint of ZeRO stage 0, 1 or 2."""
+    return dict(_model_states(checkpoint)[1].get("module") or {})
+
+
+def _model_states(checkpoint: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the folder with DeepSpeed's files, and the model states of its first rank."""
     folder = step_folder(checkpoint)
     states = sorted(folder.glob("*_model_states.pt")) if folder else []
-    return dict(safe_load(states[0]).get("module") or {}) if states else {}
+    if not folder or not states:
+        raise CourseError(f"{checkpoint}: no *_model_states.pt, not a checkpoint of DeepSpeed")
+    return folder, safe_load(states[0])
 
 
 def _from_shards(folder: Path) -> dict[str, Any]:

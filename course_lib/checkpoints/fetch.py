@@ -22,10 +22,7 @@ WEIGHTS = (
 
 
 def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
-    """Copy or download a model to the new folder `folder`, and return the entry for the product's manifest.
-
-    `checkpoint` is a folder, relative to the profile's file, or the name of a repository on the Hub.
-    """
+    """Copy a model to `folder` from a folder beside the profile's file or from the Hub; return its manifest entry."""
     if profiles.beside(checkpoint).is_dir():
         shutil.copytree(profiles.beside(checkpoint), folder)
         return {"checkpoint": checkpoint}
@@ -59,12 +56,8 @@ def needed(names: Iterable[str]) -> list[str]:
     top = [name for name in names if "/" not in name]
     copies = [[name for name in top if weights.fullmatch(name)] for weights in WEIGHTS]
     chosen = next(filter(None, copies), [])
-    left_out = {name for copy in copies for name in copy} - set(chosen)
-    return [
-        name
-        for name in top
-        if name in chosen or (name not in left_out and any(fnmatch(name, pattern) for pattern in SETTINGS))
-    ]
+    settings = {name for name in top if any(fnmatch(name, pattern) for pattern in SETTINGS)}.difference(*copies)
+    return [name for name in top if name in chosen or name in settings]
 
 
 def origin(model: Path, checkpoint: str | None, run: str) -> str:

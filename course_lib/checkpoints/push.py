@@ -14,16 +14,13 @@ from course_lib.errors import CourseError, UsageError, one_line
 PUBLISHED = (
     "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json",
     "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt",
-    "spiece.model", "preparation.json", "README.md", "LICENSE*", "curves.png",
+    "spiece.model", "preparation.json", "README.md", "LICENSE*",
 )  # fmt: skip
 REFUSED = {401: "the token is not valid", 403: "the token may not write there"}
 
 
 def push(folder: Path, repo: str, private: bool = False) -> str:
-    """Upload a model folder to the Hub as NAME or OWNER/NAME, and return the repository URL.
-
-    With `private`, a new repository is made private, and an existing one must be.
-    """
+    """Upload a model folder to the Hub, and return its URL. With `private`, the repository is or must be private."""
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise CourseError(f"{folder}: has no config.json with *.safetensors (`course export` writes one)")
     token = get_token()

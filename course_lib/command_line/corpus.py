@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,15 +145,12 @@ def tokens(
         found = {target: indexed.merge(tokens, target)}
     else:
         found = {each: (indexed.repair if repair else indexed.summarize)(each) for each in tokens}
-    numbers, rows = ("sequences", "documents", "tokens"), list[dict[str, Any]]()
-    for path, each in found.items():
-        row = {"prefix": str(path)} | {key: getattr(each, key) for key in numbers}
-        rows.append(row | {"dtype": str(each.dtype), "problem": each.explanation})
-    all_rows = [*rows, {"prefix": tr("all")} | {key: sum(row[key] for row in rows) for key in numbers}]
-    lines = []
-    for row in all_rows if len(rows) > 1 else rows:
-        counts = tr("{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens", **row)
-        lines += [counts, f"  {row['problem']}"] if row.get("problem") else [counts]
+    rows: list[dict[str, Any]] = [{"prefix": str(path)} | asdict(each) for path, each in found.items()]
+    line = mark("{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens")
+    lines = [tr(line, **row) + (f"\n  {row['explanation']}" if row["explanation"] else "") for row in rows]
+    if len(rows) > 1:
+        numbers = ("sequences", "documents", "tokens")
+        lines.append(tr(line, prefix=tr("all"), **{key: sum(row[key] for row in rows) for key in numbers}))
     return Shown(rows, "\n".join(lines))
 
 

@@ -66,10 +66,7 @@ def read_pairs(source: str) -> list[Pair]:
 
 
 def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None = None) -> GeneratingModel:
-    """Open the Hugging Face folder of a GPT-2, GPT-NeoX or GPTSAN for evaluation.
-
-    `prefix` is a prefix file or peft folder for a GPT-2 or GPT-NeoX, `spout` the spout input for a GPTSAN.
-    """
+    """Open a GPT-2 or GPT-NeoX, with a prefix or without, or a GPTSAN, with a spout or without, for evaluation."""
     from course_lib.checkpoints import model_folder
     from course_lib.gptsan.shape import MODEL_TYPE
     from course_lib.models.families import BY_MODEL_TYPE

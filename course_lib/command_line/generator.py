@@ -49,10 +49,7 @@ def settings_class(function: Callable[..., Any]) -> type[Any] | None:
 
 
 def command(name: str, function: Callable[..., Any], help: str, section: str = "", text: bool = False) -> Any:
-    """Return the command that calls a function; the other arguments are those of a Verb.
-
-    --help shows `help`, and what the function's docstring says after its first paragraph.
-    """
+    """Return the command that calls a function. --help shows `help` and its docstring after the first paragraph."""
     signature = inspect.signature(function)
     settings, cls = _settings(function)
     parameters = {each.name: _parameter(each, text) for each in signature.parameters.values() if each.name != settings}

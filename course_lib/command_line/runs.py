@@ -13,7 +13,7 @@ from course_lib.errors import UsageError
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
 from course_lib.language.words import tr
-from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.config import FILE, PrefixConfig
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
@@ -35,13 +35,10 @@ class RunKind:
     of_profile: Callable[[str | None], str]  # profile name → settings file for its run
     complete: Callable[[Any, Path], Any]  # (settings, their file) → settings with course products where unset
     planned: Callable[[Any, Path], Any] = lambda settings, _file: settings  # `complete` for the planner
-    product: str | None = MODEL  # name of what is exported in the run's folder; None: the export chooses it
+    product: Callable[[Any], str] = lambda _settings: MODEL  # settings → name of what is exported in the run's folder
 
     def read(self, file: Path | None, overrides: Sequence[str] | None) -> tuple[Any, Path]:
-        """Return the settings for a run and the path to its settings file.
-
-        The file is the one that -c names, the one for the profile that -c names, or the one for the current profile.
-        """
+        """Return a run's settings and their file: the one of -c, or that of the profile -c names or the current one."""
         profile = profiles.named(file)
         if file is None or profile:
             file = Path(self.of_profile(profile))
@@ -73,17 +70,12 @@ class RunKind:
         from course_lib.training import launch
 
         run = launch.train(self.load(self.task)(settings), resume)
-        product = self.product and run.folder / self.product
-        summary = output.text(self.load("export:export")(run.folder, product))
-        return f"{summary} → {product}" if product and str(product) not in summary else summary
+        product = run.folder / self.product(settings)
+        return f"{output.text(self.load('export:export')(run.folder, product))} → {product}"
 
     def load(self, name: str) -> Any:
         """Return a class or function of the package, given as module:name."""
         return resolve_name(f"course_lib.{self.package}.{name}")
-
-
-def _pretrain_of_profile(profile: str | None) -> str:
-    return configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config
 
 
 def _complete_pretrain(settings: PretrainConfig, _file: Path) -> PretrainConfig:
@@ -136,10 +128,6 @@ def _has_shape(file: Path) -> bool:
     return isinstance(model, dict) and "shape" in model
 
 
-def _prefix_of_profile(profile: str | None) -> str:
-    return configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0]
-
-
 def _complete_prefix(settings: PrefixConfig, _file: Path) -> PrefixConfig:
     """Return the settings, using the course's samples for the task and the profile's base model where unset."""
     from course_lib.prefix import products
@@ -150,12 +138,25 @@ def _complete_prefix(settings: PrefixConfig, _file: Path) -> PrefixConfig:
     return replace(settings, model=replace(settings.model, base=products.BASE.path() / products.MODEL))
 
 
-PRETRAIN = RunKind("pretrain", PretrainConfig, "pretrain", "gpt2:Gpt2", _pretrain_of_profile, _complete_pretrain)
+PRETRAIN = RunKind(
+    "pretrain",
+    PretrainConfig,
+    "pretrain",
+    "gpt2:Gpt2",
+    of_profile=lambda profile: configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config,
+    complete=_complete_pretrain,
+)
 GPTSAN = RunKind(
     "gptsan train", GptsanConfig, "gptsan", "task:Gptsan", _gptsan_of_profile, _complete_gptsan, _planned_gptsan
 )
 PREFIX = RunKind(
-    "prefix train", PrefixConfig, "prefix", "task:PrefixTask", _prefix_of_profile, _complete_prefix, product=None
+    "prefix train",
+    PrefixConfig,
+    "prefix",
+    "task:PrefixTask",
+    of_profile=lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0],
+    complete=_complete_prefix,
+    product=lambda settings: MODEL if settings.model.method == "full" else FILE,
 )
 KINDS = (PRETRAIN, GPTSAN, PREFIX)
 

@@ -39,13 +39,11 @@ def ft_export(
 
     Corrects three errors of FasterTransformer's converters; the --upstream options keep them.
     """
-    from course_lib.serving import tasks
-    from course_lib.serving.export import export
+    from course_lib.serving.export import export, named
     from course_lib.serving.ft_source import Corrections
 
     corrections = Corrections(not upstream_bias_scaling, not upstream_ini, not upstream_head)
-    prefixes = [tasks.named(argument) for argument in prefix]
-    return export(model, target, tensor_parallel, dtype, prefixes, corrections, name)
+    return export(model, target, tensor_parallel, dtype, [*map(named, prefix)], corrections, name)
 
 
 def ft_import(

@@ -12,8 +12,8 @@ from torch import Tensor
 from course_lib.checkpoints.quiet import quiet
 from course_lib.evaluation.scoring import Scores, Tokens, Window
 from course_lib.generation.config import GenerateConfig
-from course_lib.generation.generator import Generator, Prefix
-from course_lib.generation.prefix_cache import Shape, learned_positions, past
+from course_lib.generation.generator import Generator
+from course_lib.generation.prefix_cache import Prefix, Shape, learned_positions, past
 
 
 class CausalScorer:

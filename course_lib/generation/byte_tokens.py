@@ -123,10 +123,7 @@ def _walk(state: int, piece: bytes) -> tuple[bool, int]:
 
 @lru_cache(maxsize=8)
 def of_tokenizer(tokenizer: Any, rows: int | None = None) -> ByteTokens:
-    """Return the table for a transformers tokenizer: byte fallback (`<0xE3>`), byte-level BPE (`ã`), or neither.
-
-    `rows` is the vocabulary size of the model, if it is larger than the tokenizer's.
-    """
+    """Return the table for a tokenizer with byte fallback (`<0xE3>`), byte-level BPE (`ã`) or neither; V is `rows`."""
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     pieces: list[bytes | None] = [None] * max(rows or 0, 1 + max(vocabulary.values(), default=0))
     values = {name: int(match[1], 16) for name in vocabulary if (match := BYTE.fullmatch(name))}

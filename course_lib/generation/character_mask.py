@@ -26,16 +26,9 @@ class CharacterMask:
         """Return which tokens may not follow [N, V], after the ids [N, T], with `room` tokens remaining."""
         return self.tables[min(room, ROOM) - 1][self.states(ids, room)]
 
-    def wrong(self, ids: Tensor, room: int, chosen: Tensor) -> Tensor:
-        """Return whether each chosen token [N] may not follow the ids [N, T]."""
-        return self.tables[min(room, ROOM) - 1][self.states(ids, room), chosen]
-
 
 class WholeCharacters(LogitsProcessor):  # type: ignore[misc]
-    """Logits processor for `generate` in transformers that keeps characters whole, whatever no_repeat_ngram_size says.
-
-    `generate` calls it after its own penalties and before temperature, top_k and top_p.
-    """
+    """Logits processor for `generate` in transformers that keeps characters whole, after all penalties."""
 
     def __init__(self, mask: CharacterMask, length: int) -> None:
         """Store the mask and the maximum length of the texts, including their prompts [tokens]."""

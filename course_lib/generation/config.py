@@ -19,31 +19,20 @@ class GenerateConfig:
     """Settings for text generation. Lengths apply to the continuation only, not to the prompt."""
 
     strategy: Literal["sampling", "greedy", "beam"] = setting(
-        "sampling", "sample each token, take the most likely token, or keep the num_beams most likely texts"
+        "sampling", "sample each token, take the most likely one, or keep the num_beams most likely texts"
     )
     max_new_tokens: int | None = setting(
-        None,
-        f"longest continuation [tokens]; unset: {MAX_NEW_TOKENS}, or fewer if the model has fewer positions left",
-        ge=1,
+        None, f"longest continuation [tokens]; unset: {MAX_NEW_TOKENS}, or the positions that are left", ge=1
     )
     min_new_tokens: int = setting(1, "shortest continuation [tokens]", ge=0)
     num_return_sequences: int = setting(1, "texts per prompt", ge=1, le=1024)
     top_k: int = setting(50, "sampling: draw only from this many most likely tokens; 0 = all", ge=0)
-    top_p: float = setting(
-        0.75,
-        "sampling: draw only from the most likely tokens that make up this share of the top_k's probability",
-        gt=0,
-        le=1,
-    )
+    top_p: float = setting(0.75, "sampling: draw only from this share of the top_k's probability", gt=0, le=1)
     temperature: float = setting(1.0, "sampling: divides the logits; values below 1 favour likely tokens", gt=0)
     num_beams: int | None = setting(None, "beam: texts kept at each step; unset: 4", ge=2, le=1024)
-    length_penalty: float = setting(
-        1.0, "beam: scores are divided by length to this power; values above 0 favour long texts"
-    )
+    length_penalty: float = setting(1.0, "beam: scores are divided by length to this power; above 0 favours long texts")
     early_stopping: bool = setting(False, "beam: stop as soon as num_beams texts are finished")
-    repetition_penalty: float = setting(
-        1.0, "values above 1 make tokens that already occurred less likely (arXiv:1909.05858)", gt=0
-    )
+    repetition_penalty: float = setting(1.0, "above 1: tokens in the text become less likely (arXiv:1909.05858)", gt=0)
     no_repeat_ngram_size: int = setting(0, "no sequence of this many tokens occurs twice; 0 = off", ge=0)
     seed: int | None = setting(
         1024, "random seed: the same seed gives the same texts; unset: a new seed each time", ge=0, lt=1 << 32
@@ -64,10 +53,7 @@ class GenerateConfig:
         return self.num_beams or (4 if self.strategy == "beam" else 1)
 
     def room(self, prompt: int, positions: int | None) -> int:
-        """Return the maximum continuation length [tokens] after a prompt with its prefix of `prompt` tokens.
-
-        `positions` is the model's maximum sequence length [tokens]; None if there is no limit.
-        """
+        """Return the longest continuation [tokens] after `prompt` tokens; `positions` is the model's limit or None."""
         wanted = self.max_new_tokens or max(MAX_NEW_TOKENS, self.min_new_tokens)
         if positions is None:
             return wanted

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,24 +21,9 @@ from course_lib.generation import byte_tokens
 from course_lib.generation.character_mask import CharacterMask, WholeCharacters
 from course_lib.generation.codec import Codec, Generated, decode
 from course_lib.generation.config import GenerateConfig
-from course_lib.generation.prefix_cache import Shape, learned_positions, left_padded, past, positions
+from course_lib.generation.prefix_cache import Prefix, Shape, learned_positions, left_padded, past, positions
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
-
-
-class Prefix(Protocol):
-    """The prefix interface that generation needs; `Prefix` in prefix/files.py implements it."""
-
-    @property
-    def values(self) -> Tensor:
-        """Keys and values for all layers, [P, width]."""
-
-    @property
-    def base(self) -> str:
-        """Digest of the weights that the prefix was trained on; empty if unknown."""
-
-    def require(self, shape: Shape, base: str = "") -> None:
-        """Raise CourseError if the prefix does not match the model's shape or, if known, its weights."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +41,7 @@ class Generator:
     """A model loaded for text generation in its stored dtype, on the GPU if there is one."""
 
     def __init__(self, folder: Path, load_codec: Callable[[Path], Codec], any_base: bool = False) -> None:
-        """Load the Hugging Face folder of a causal language model; only GPT-2 and GPT-NeoX models accept prefixes.
-
-        With `any_base`, prefixes of the same shape that were trained on other weights are accepted.
-        """
+        """Load a causal language model; `any_base` accepts prefixes trained on other weights of its shape."""
         model_folder.read_config(folder)
         # Load the tokenizer first, so that a bad one fails early; loading the model can take minutes.
         self.codec = load_codec(folder)
@@ -145,10 +127,7 @@ class Generator:
         return [decode(self.codec, each.prompt, each.ids, ids, self.end) for each, ids in pairs]
 
     def _after_prefixes(self, prefixes: list[Tensor | None], mask: Tensor, copies: int) -> dict[str, Any]:
-        """Return the arguments of `generate` that place each sequence after its prefix; `mask` is that of the texts.
-
-        `generate` makes `copies` of each sequence for beams and samples, but not of the cache, which is built with all.
-        """
+        """Return the arguments of `generate` that place each sequence, of which it makes `copies`, after its prefix."""
         if all(prefix is None for prefix in prefixes):
             return {"attention_mask": mask}
         repeated = [prefix for prefix in prefixes for _ in range(copies)]

@@ -9,7 +9,7 @@ are, without rotation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch.nn import functional
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from course_lib.errors import UsageError
+from course_lib.errors import CourseError, UsageError
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,34 @@ class Shape:
 
     def __str__(self) -> str:
         return f"{self.layers} layers × {self.heads} heads × {self.head_size}"
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """The trained prefix for a task. `base` is empty and `shape` is None if the file does not record them."""
+
+    values: Tensor  # fp32 [P, width]
+    task: str
+    base: str = ""  # digest of the base model's weights
+    shape: Shape | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def require(self, shape: Shape, base: str = "") -> None:
+        """Raise CourseError if the shape does not match, or if both base model digests are known but differ."""
+        width = self.values.shape[1]
+        if width != shape.width or self.shape not in (None, shape):
+            own = f" ({self.shape})" if self.shape else ""
+            raise CourseError(
+                f"prefix {self.task}: {width} numbers per position{own}, the model takes {shape.width} ({shape})"
+            )
+        if self.base and base and self.base != base:
+            raise CourseError(
+                f"prefix {self.task}: trained on the weights {self.base[:12]}, the model's are {base[:12]}; "
+                "a prefix works with its own base only"
+            )
 
 
 class _Fixed(DynamicLayer):  # type: ignore[misc]
@@ -102,11 +130,7 @@ def left_padded(rows: Sequence[Sequence[int]], device: torch.device | str, fill:
 
 
 def positions(prefix_lengths: Tensor, attention_mask: Tensor) -> Tensor:
-    """Return position ids [batch, seq]: P + t for the t-th real token of a sequence whose prefix has P positions.
-
-    `prefix_lengths` is [batch], and `attention_mask` [batch, seq] is that of the texts, padded on either side. Padding
-    tokens get a valid position id.
-    """
+    """Return position ids [batch, seq]: P + t for token t after a prefix of P positions, and a valid id for padding."""
     return (attention_mask.cumsum(-1) - 1).clamp(min=0) + prefix_lengths[:, None]
 
 

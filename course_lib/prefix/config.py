@@ -38,32 +38,21 @@ RATES: dict[Way, tuple[float, ...]] = {
 class ModelConfig:
     """The base model and the prefix to train for it."""
 
-    base: Path | None = setting(
-        None, "folder of the base, a GPT-2 or GPT-NeoX, which is only read; unset: the profile's base"
-    )
-    shape: str = setting(
-        "gpt-neox-3.6b.yaml",
-        "run of chapter 4 whose model the memory planner uses if base is unset: "
-        "a file under course_lib/configs, or a path",
-    )
+    base: Path | None = setting(None, "folder of the base, a GPT-2 or GPT-NeoX; unset: the profile's base")
+    shape: str = setting("gpt-neox-3.6b.yaml", "settings file of a run; the memory planner uses its model without base")
     method: Literal["mlp", "embedding", "full"] = setting(
         "mlp",
-        "what is trained: mlp: a small embedding and an MLP that compute the prefix; "
-        "embedding: the prefix itself; full: the whole base, without a prefix",
+        "what is trained: mlp: an embedding and an MLP that give the prefix; embedding: the prefix; full: the base",
     )
     length: int = setting(10, "length of the prefix [positions]", ge=1, le=1 << 16)
     input_dim: int = setting(10, "mlp: width of the embedding", ge=1, le=1 << 16)
     hidden_dim: int = setting(10, "mlp: width of the hidden layer", ge=1, le=1 << 16)
     dropout: float = setting(0.0, "mlp: dropout rate of the prefix", ge=0, lt=1)
     warm_start_steps: int = setting(
-        200,
-        "steps that fit a new prefix to the base's own key/value cache of the ids 0, 1, …; 0: random initialization",
-        ge=0,
+        200, "steps that fit a new prefix to the base's key/value cache of the ids 0, 1, …; 0: none", ge=0
     )
     warm_start_lr: float = setting(1e-4, "learning rate of the warm start", gt=0, le=1)
-    recompute: Literal["none", "full"] = setting(
-        "none", "what the backward pass recomputes instead of storing it: none: nothing; full: each block"
-    )
+    recompute: Literal["none", "full"] = setting("none", "what the backward pass recomputes: nothing, or each block")
 
     def base_shape(self) -> BaseShape:
         """Return the model settings of `base` or, if it is unset, those in the run settings file `shape`."""
@@ -99,15 +88,13 @@ class DataConfig:
     suffix: str = setting(" 😃", "lines: text added at the end of each line")
     max_length: int = setting(
         64,
-        "lines: longest sample, without begin and end tokens [tokens]; a longer line is a sample of its own; "
-        "the memory planner uses this length for every form",
+        "lines: longest sample [tokens], except a longer line; for the memory planner, that of every form",
         ge=1,
     )
     dev_size: int | float = setting(0.1, "held-out samples, taken from the end of the file; a share if below 1")
     begin: Literal["both", "with", "without"] = setting(
         "both",
-        "rows made of a sample without prompt: one with the begin-of-text token, one without it, or both; "
-        "batch sizes count rows",
+        "rows made of a sample without prompt: with the begin-of-text token, without it, or both; a batch counts rows",
     )
 
     @model_validator(mode="after")
@@ -147,12 +134,8 @@ class QuickConfig:
     """Settings for the short runs of the notebook, in one process."""
 
     steps: int = setting(60, "steps of a run", ge=1)
-    dtype: Literal["fp32", "bf16"] = setting(
-        "fp32", "number format of the base in these runs; fp16 would need DeepSpeed's loss scale"
-    )
-    rates: dict[Way, tuple[float, ...]] = setting(
-        RATES, "learning rates that are tried for each way of training; a way that is left out is not compared"
-    )
+    dtype: Literal["fp32", "bf16"] = setting("fp32", "number format of the base in these runs")
+    rates: dict[Way, tuple[float, ...]] = setting(RATES, "learning rates to try for each compared way of training")
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -163,9 +146,7 @@ class RecipeConfig:
         None, "existing base: a folder, or a name on the Hugging Face Hub; unset: a base is trained as in chapter 4"
     )
     base: str = setting("gpt-neox-tiny.yaml", "run that trains the base: a file under course_lib/configs, or a path")
-    sentences: int = setting(
-        6_000, "texts of four sentences each, added to the training text of a base that is trained here", ge=1
-    )
+    sentences: int = setting(6_000, "texts of four sentences that a base trained here also reads", ge=1)
     tasks: tuple[str, ...] = setting(
         ("prefix-tiny.yaml", "prefix-tiny-pairs.yaml"),
         "runs that each train one prefix: files under course_lib/configs, or paths",

@@ -6,7 +6,7 @@ peft: a Hugging Face peft folder. What peft does not store, the course writes to
 """
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from course_lib.checkpoints.safe_load import refusal
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, read_json, require_file
+from course_lib.generation.prefix_cache import Prefix as Prefix
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
@@ -27,34 +28,6 @@ TENSOR, ABOUT = "prefix", "course_prefix"
 # Names that peft uses for its files and tensor.
 CONFIG, WEIGHTS, EMBEDDINGS = "adapter_config.json", "adapter_model.safetensors", "prompt_embeddings"
 OURS = "conversion.json"
-
-
-@dataclass(frozen=True, eq=False)
-class Prefix:
-    """The trained prefix for a task. `base` is empty and `shape` is None if the file does not record them."""
-
-    values: Tensor  # fp32 [P, width]
-    task: str
-    base: str = ""  # digest of the base model's weights
-    shape: Shape | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def require(self, shape: Shape, base: str = "") -> None:
-        """Raise CourseError if the shape does not match, or if both base model digests are known but differ."""
-        width = self.values.shape[1]
-        if width != shape.width or self.shape not in (None, shape):
-            own = f" ({self.shape})" if self.shape else ""
-            raise CourseError(
-                f"prefix {self.task}: {width} numbers per position{own}, the model takes {shape.width} ({shape})"
-            )
-        if self.base and base and self.base != base:
-            raise CourseError(
-                f"prefix {self.task}: trained on the weights {self.base[:12]}, the model's are {base[:12]}; "
-                "a prefix works with its own base only"
-            )
 
 
 def read(path: Path) -> Prefix:

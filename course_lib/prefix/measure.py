@@ -12,10 +12,7 @@ from course_lib.prefix.samples import IGNORED, TokenRow, collate
 
 @torch.no_grad()
 def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) -> float:
-    """Return the share of rows for which greedy decoding would return exactly the learned part, or NaN without rows.
-
-    It does so if at each position the most probable token is the right one, given the right tokens before it.
-    """
+    """Return the share of rows whose learned part greedy decoding returns exactly (NaN without rows)."""
     model.eval()
     right = 0
     for start in range(0, len(rows), batch_size):
@@ -27,10 +24,7 @@ def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) ->
 
 
 def finished_lines(text: str, marks: str = "。！？") -> list[str]:
-    """Return the lines of a generated text, without empty ones.
-
-    The last line may be cut off: it counts only if it ends with one of `marks` or with an emoji (U+1F000 to U+1FAFF).
-    """
+    """Return the lines of a text that are not empty; the last one counts if it ends with one of `marks` or an emoji."""
     *closed, last = text.split("\n")
     if last and (last[-1] in marks or "\U0001f000" <= last[-1] <= "\U0001faff"):
         closed.append(last)

@@ -17,10 +17,7 @@ def frozen_sizes(
     length: int,
     dtype: NumberFormat,
 ) -> Sizes:
-    """Return the sizes for a run that trains an encoder, (elements, whether weight decay applies) for each parameter.
-
-    `shape` has the attention and recomputation of the run, `prefix` is in positions, `length` in tokens per sample.
-    """
+    """Return the sizes of a run that trains `encoder`: (elements, weight decay) each; `length` is that of a sample."""
     base = tuple(elements for elements, _ in shape.tensors())
     kept, again = _activations(shape, prefix, micro_batch, length, BYTES[dtype])
     return Sizes(

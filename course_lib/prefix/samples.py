@@ -41,10 +41,7 @@ def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) ->
 
 
 class Samples(torch.utils.data.Dataset[TokenRow]):
-    """Dataset of `number` sequences that repeats `rows`, with `shuffle` in a new random order for each epoch.
-
-    Each sequence depends only on the seed and its index, so that a resumed run reads the same sequences.
-    """
+    """Dataset that repeats `rows`, shuffled anew for each epoch; a sequence depends on the seed and its index only."""
 
     def __init__(self, rows: Sequence[TokenRow], number: int, seed: int, shuffle: bool = True) -> None:
         self.rows, self.number, self.seed, self.shuffle = rows, number, seed, shuffle

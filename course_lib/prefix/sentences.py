@@ -76,10 +76,7 @@ def pairs() -> list[Sentence]:
 
 
 def documents(number: int, seed: int = 6) -> Iterator[str]:
-    """Yield `number` texts for the base: a polite sentence that is not in the task, then three lines made from it.
-
-    Each of the three lines repeats the sentence, is its plain form, or asks it as a question, at random by CHANGES.
-    """
+    """Yield texts for the base: a polite sentence that is not in the task, then three lines made from it by CHANGES."""
     rng = random.Random(seed)
     _, others = _split()
     for _ in range(number):

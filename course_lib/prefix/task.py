@@ -32,8 +32,6 @@ class PrefixTask(Task):
     """A task that trains a prefix or, for comparison, the whole base model (model.base) on the texts in data.input."""
 
     settings_class = PrefixConfig
-    # `export` reads DeepSpeed's files.
-    saves_weights = False
     settings: PrefixConfig
 
     @property

@@ -17,10 +17,7 @@ from course_lib.training.settings import OptimizerConfig, RateConfig
 
 @torch.no_grad()
 def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
-    """Return the key/value cache for some ids (a number P: 0 to P-1) as prefix rows [P, 2·layers·heads·head size].
-
-    As a prefix, these fp32 rows are equivalent to the tokens: cached GPT-NeoX keys are rotated already.
-    """
+    """Return the key/value cache of some ids (a number P: 0 to P-1) as fp32 prefix rows [P, width]."""
     ids = list(range(tokens)) if isinstance(tokens, int) else list(tokens)
     rows = model.config.vocab_size
     if not ids or min(ids) < 0 or max(ids) >= rows:
@@ -35,10 +32,7 @@ def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
 def fit(
     encoder: PrefixEncoder, target: Tensor, steps: int = 200, lr: float = 1e-4, weight_decay: float = 0.01
 ) -> list[float]:
-    """Train the encoder to output the rows in `target` [P, width], and return the mean squared error before each step.
-
-    Without an MLP, the target is copied: 200 steps from an embedding drawn from N(0, 1) would not come close to it.
-    """
+    """Train the encoder to output `target` [P, width], or copy it without an MLP; return the error of each step."""
     if not encoder.reparameterize:
         with torch.no_grad():
             encoder.prefix_wte.weight.copy_(target)

@@ -26,18 +26,13 @@ class DataConfig:
     seq_length: int = setting(1024, "tokens per sample; at most model.max_position_embeddings", ge=1, le=1 << 20)
     packing: bool = setting(
         True,
-        "true: documents are laid end to end and cut into samples of seq_length, as for GPT-2; false: a sample is one "
-        "document, cut after seq_length and padded, for texts that are shorter than the context",
+        "true: documents laid end to end are cut into samples, as for GPT-2; false: a sample is one document, padded",
     )
     train_tokens: int | None = setting(
-        None,
-        "length of the training [tokens]; one epoch if this, engine.max_steps and num_train_epochs are unset",
-        ge=1,
+        None, "length of the training [tokens]; one epoch without this, max_steps and num_train_epochs", ge=1
     )
     mask_loss_at_eod: bool = setting(False, "ignore the loss where the input is the end-of-document token")
-    reader_workers: int = setting(
-        0, "processes per rank that read batches ahead; 0 = the rank reads them itself", ge=0, le=64
-    )
+    reader_workers: int = setting(0, "processes per rank that read ahead; 0 = the rank itself reads", ge=0, le=64)
     cache: Path | None = setting(None, "folder of the sample indices; unset: index-cache in the output folder")
 
 

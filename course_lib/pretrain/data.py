@@ -100,10 +100,7 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concate
 def dataset(
     settings: PretrainConfig, part: Concatenated, samples: int | None = None
 ) -> GptDataset | DocumentDataset | None:
-    """Return at least `samples` shuffled samples of a part (None: one epoch), or None if it is shorter than a sample.
-
-    The indices of packed samples are cached in data.cache or, if unset, in the run folder.
-    """
+    """Return at least `samples` shuffled samples of a part (None: one epoch); None if it is shorter than a sample."""
     if not settings.data.packing:
         length, seed = settings.data.seq_length, settings.engine.seed
         return DocumentDataset(part, length, samples, seed, special_ids(settings)[1]) if len(part.sizes) else None

@@ -92,11 +92,7 @@ SECTIONS = ("model", "optimizer", "precision")
 def export(
     run: Path, target: Path, dtype: NumberFormat | None = None, license: str | None = None, step: int | None = None
 ) -> dict[str, Any]:
-    """Export the model of a run to the `target` folder, which is written atomically, and return facts about it.
-
-    `step` names one of its checkpoints (None: the latest). `dtype` None is that of the training, in which the model was
-    evaluated.
-    """
+    """Export a run's model to a folder; `step` None: the latest checkpoint, `dtype` None: that of the training."""
     found = checkpoint.to_export(run, step)
     step = checkpoint.step_of(found)
     settings = config.load(PretrainConfig, run / CONFIG)

@@ -46,10 +46,7 @@ UNKNOWN = (
 def convert(
     checkpoint: Path, target: Path, tokenizer: Path | None = None, dtype: NumberFormat | None = None
 ) -> dict[str, Any]:
-    """Convert a Megatron-DeepSpeed checkpoint to a Hugging Face GPT-2 folder, and return what conversion.json holds.
-
-    The tokenizer sets the special ids and how many vocabulary entries are kept. `dtype` None keeps the checkpoint's.
-    """
+    """Convert a checkpoint to a GPT-2 folder, whose ids and vocabulary the tokenizer sets; return the sizes."""
     for read_only in filter(None, (checkpoint, tokenizer)):
         require_other(read_only, target)
     with atomic_folder(target) as folder:

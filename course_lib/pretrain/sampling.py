@@ -94,10 +94,7 @@ def epochs_needed(tokens: int, seq_length: int, samples: int | None) -> int:
 
 
 def separate_last_epoch(tokens: int, seq_length: int, samples: int | None, epochs: int) -> bool:
-    """Return whether the last epoch is shuffled separately: if less than the share SEPARATE_BELOW of it is used.
-
-    If it were shuffled together with the other epochs, some documents would be seen more often than others.
-    """
+    """Return whether the last epoch is shuffled separately: if less than the share SEPARATE_BELOW of it is used."""
     if samples is None or epochs == 1:
         return False
     of_last = samples - samples_in((epochs - 1) * tokens, seq_length)
@@ -163,10 +160,7 @@ class Indices(NamedTuple):
 
 
 class GptDataset:
-    """A dataset of training samples: dataset[i] is an int64 array of seq_length + 1 token ids.
-
-    A pickled copy, such as one in a DataLoader worker, contains only the arguments and reloads or rebuilds its indices.
-    """
+    """A dataset of samples: dataset[i] is an int64 array [seq_length + 1]; pickled, it is its arguments."""
 
     def __init__(
         self,
@@ -177,10 +171,7 @@ class GptDataset:
         seed: int,
         cache: Path | None = None,
     ):
-        """Build the indices for at least `samples` samples (None: one epoch) of the sequences in `documents`.
-
-        `cache` is a folder for them: one process builds them, and the others wait and memory-map the same files.
-        """
+        """Build the indices of at least `samples` samples (None: one epoch), which processes share in `cache`."""
         self._arguments = (indexed, documents, seq_length, samples, seed, cache)
         self.indexed, self.seq_length = indexed, seq_length
         sizes = self._sizes = np.asarray(indexed.sizes)

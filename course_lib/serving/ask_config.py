@@ -10,23 +10,10 @@ class AskConfig:
     """Settings for continuing a text. The fields correspond to request tensors for the FasterTransformer backend."""
 
     output_length: int = setting(32, "maximum length of the continuation [tokens]", ge=1, lt=1 << 31)
-    top_k: int = setting(
-        1,
-        "sample from this many most likely tokens; 1: greedy decoding; 0: no limit, only top_p applies",
-        ge=0,
-        lt=1 << 31,
-    )
-    top_p: float = setting(
-        0.0,
-        "sample from the most likely of the top_k tokens, up to this share of their probability; "
-        "0: from all of them, or greedy decoding if top_k is 0",
-        ge=0,
-        le=1,
-    )
+    top_k: int = setting(1, "draw from this many most likely tokens; 1: greedy; 0: from all", ge=0, lt=1 << 31)
+    top_p: float = setting(0.0, "share of the top_k's probability; 0: all, or greedy if top_k is 0", ge=0, le=1)
     temperature: float = setting(1.0, "divisor of the logits; below 1 favours the most likely tokens", gt=0)
-    repetition_penalty: float = setting(
-        1.0, "above 1: tokens that already occurred become less likely (arXiv:1909.05858)", gt=0
-    )
+    repetition_penalty: float = setting(1.0, "above 1: tokens in the text become less likely (arXiv:1909.05858)", gt=0)
     seed: int = setting(0, "seed of the random generator; the same seed gives the same text", ge=0, lt=1 << 64)
     bad_words: list[str] = setting([], "words that are never generated")
     stop_words: list[str] = setting([], "words that end the text; it ends after the first of them")

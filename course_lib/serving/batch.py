@@ -6,7 +6,7 @@ leave, and waiting ones take their places. Introduced by Orca (Yu et al. 2022,
 https://www.usenix.org/conference/osdi22/presentation/yu), and used by vLLM and TensorRT-LLM.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,26 +51,22 @@ class TextBatch:
         logits = self.slots.prefill([row.input for row in rows], [row.prefix for row in rows])
         self._choose(logits, rows)
         self.running += rows
-        return self._leave({row for row in rows if row.text.finished})
+        return self.leave({row for row in rows if row.text.finished})
 
     @torch.inference_mode()
     def step(self) -> list[Generation]:
         """Choose the next token of every running text, and return the rows that are finished by it."""
         logits = self.slots.step([row.text.ids[-1] for row in self.running])
         self._choose(logits, self.running)
-        return self._leave({row for row in self.running if row.text.finished})
-
-    @torch.inference_mode()
-    def drop(self, rows: Collection[Generation]) -> None:
-        """Remove rows before they are finished."""
-        self._leave(set(rows))
+        return self.leave({row for row in self.running if row.text.finished})
 
     def _choose(self, logits: Tensor, rows: Sequence[Generation]) -> None:
         """Append the next token to the texts of these rows; logits [N, V] has a line for each text, in order."""
         sampling.write(logits, [row.text for row in rows], any(row.log_probs for row in rows))
 
-    def _leave(self, gone: set[Generation]) -> list[Generation]:
-        """Remove these rows, and arrange the cache's rows for those that stay."""
+    @torch.inference_mode()
+    def leave(self, gone: set[Generation]) -> list[Generation]:
+        """Remove rows, finished or not, and arrange the cache's rows for those that stay."""
         places = list(range(len(self.running)))
         for index in reversed(range(len(self.running))):
             if self.running[index] in gone:

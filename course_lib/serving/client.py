@@ -5,7 +5,7 @@ NVIDIA's fastertransformer_backend and any other server that accepts the same te
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 import numpy as np
@@ -22,13 +22,6 @@ DTYPES = {"UINT32": np.uint32, "UINT64": np.uint64, "INT32": np.int32, "FP32": n
 PROBABILITIES = ("cum_log_probs", "output_log_probs")
 
 
-class Answering(Protocol):
-    """The interface that `ask` requires, implemented by `Client` and by `Local` in in_process_client.py."""
-
-    def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Return the output tensors for one request."""
-
-
 class Client:
     """A connection to a server."""
 
@@ -42,10 +35,7 @@ class Client:
         self._http.close()
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Send one request and return the output tensors by name; every failure is one line.
-
-        The input tensors [B, …] are given by name; a single number applies to all sequences.
-        """
+        """Send one request [B, …] by tensor name, a number for all rows, and return the output tensors by name."""
         dtypes = {tensor.name: tensor.dtype for tensor in (*INPUTS, *OUTPUTS)}
         inputs = []
         for name, values in tensors.items():
@@ -75,12 +65,12 @@ class Client:
 
 
 def ask(
-    client: Answering, codec: Codec, prompts: Sequence[str], settings: AskConfig, task: int | None = None
+    client: Any, codec: Codec, prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[list[Generated]]:
     """Return the served model's texts for each raw prompt: a list of one text.
 
-    All prompts are sent in one request; `task` is the index of the prefix, or None for none. Byte tokens that form no
-    character are dropped: the server, which does not know the tokenizer, can choose them (byte_tokens.py).
+    `client` is a Client or a Local, `task` the index of the prefix or None. All prompts are sent in one request.
+    Byte tokens that form no character are dropped: the server, which does not know the tokenizer, can choose them.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
     response = client.infer(tensors(rows, codec, settings, task))

@@ -49,10 +49,7 @@ class Ct2Export:
 
 
 def export(source: Path, target: Path, quantization: Quantization = "float32") -> Ct2Export:
-    """Export the model and tokenizer in a Hugging Face folder to CTranslate2 format.
-
-    Memory use is about twice the size of the weights. Raises CourseError if CTranslate2 does not support the model.
-    """
+    """Export the model and tokenizer in a Hugging Face folder; memory use is about twice the size of the weights."""
     require_other(source, target)
     with atomic_folder(target) as folder:
         config = frozen_base.read_config(source)

@@ -18,14 +18,17 @@ from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
+from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
+from course_lib.models.frozen_base import digest
 from course_lib.notebooks.progress import progress
-from course_lib.serving import ini, layout, tasks, weight_map
+from course_lib.prefix import files as prefix_files
+from course_lib.prefix.files import Prefix
+from course_lib.serving import ini, layout, weight_map
 from course_lib.serving.ft_source import Corrections, Origin, describe
 from course_lib.serving.layout import BIAS_SUM, CONFIG, CONVERSION, SUMMED, TOKENIZER, FtConfig, PrefixTask, TensorSpec
-from course_lib.serving.tasks import NamedPrefix
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,19 @@ def export(
     target: Path,
     tensor_parallel: int = 1,
     dtype: NumberFormat = "fp32",
-    prefixes: Sequence[NamedPrefix] = (),
+    prefixes: Sequence[Prefix] = (),
     corrections: Corrections | None = None,
     name: str | None = None,
 ) -> FtExport:
     """Export the GPT-NeoX or GPT-2 in a Hugging Face folder to the `target` folder, which is written atomically.
 
-    The prefixes are the tasks, numbered from 0; `name` is model_name in config.ini, by default the model folder's name.
+    The prefixes are the tasks, numbered from 0; one without positions is a task without a prefix. `name` is model_name
+    in config.ini, by default the model folder's name.
     """
     require_other(model, target)
     corrections = corrections or Corrections()
     origin = describe(model, tensor_parallel, dtype, name, corrections)
-    values, digest = tasks.fitting(prefixes, origin.config, model)
+    values, own_digest = _fitting(prefixes, origin.config, model)
     config = replace(origin.config, tasks=tuple(PrefixTask(name, len(rows)) for name, rows in values.items()))
     with atomic_folder(target) as folder:
         weights_folder = folder / f"{tensor_parallel}-gpu"
@@ -87,7 +91,7 @@ def export(
         record = {
             # The export may be published, so store only the folder name, not its path on this machine
             "source": model.resolve().name,
-            "sha256_of_weights": digest,
+            "sha256_of_weights": own_digest,
             "tensor_parallel": tensor_parallel,
             "dtype": dtype,
             "biases_divided_by": origin.biases_divided_by,
@@ -100,11 +104,38 @@ def export(
     return FtExport(target / weights_folder.name, config, len(sizes), sum(sizes), origin.corrected, origin.notes)
 
 
-def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor]) -> None:
-    """Write all tensors. Raises CourseError if the weights do not match the model's configuration, or are not finite.
+def named(argument: str) -> Prefix:
+    """Return the prefix for `--prefix [NAME=]FILE`; `NAME=` gives one of no positions, a task without a prefix."""
+    name, equals, file = argument.partition("=")
+    if not equals or Path(argument).exists():
+        name, file = "", argument
+    if not file:
+        return Prefix(torch.empty(0, 0), name)
+    prefix = prefix_files.read(Path(file))
+    return replace(prefix, task=name or prefix.task or Path(file).stem)
 
-    With parallel residual, the engine reads the sum of each layer's two row-parallel biases.
-    """
+
+def _fitting(prefixes: Sequence[Prefix], config: FtConfig, model: Path) -> tuple[dict[str, Tensor], str | None]:
+    """Return the prefixes' values [P, L·2·H] by task, and the digest of the weights if any prefix records its base."""
+    shape = Shape(config.layers, config.heads, config.head_size)
+    own = digest(model) if any(prefix.base for prefix in prefixes) else None
+    values: dict[str, Tensor] = {}
+    for prefix in prefixes:
+        name = prefix.task
+        if not ini.NAME.fullmatch(name):
+            raise UsageError(
+                f"--prefix {name!r}: cannot be part of a file's name; allowed: letters, digits and . _ + -"
+            )
+        if name in values:
+            raise UsageError(f"--prefix {name}: occurs twice, so both would have the same file; give another NAME=")
+        if len(prefix):
+            prefix.require(shape, own or "")
+        values[name] = prefix.values
+    return values, own
+
+
+def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor]) -> None:
+    """Write all tensors. Raises CourseError if they do not match the model's configuration or are not finite."""
     config = origin.config
     specs, biases = layout.weights(config), dict[str, Tensor]()
     with progress(layout.total_bytes(config), "B", "export") as bar:

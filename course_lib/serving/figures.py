@@ -10,11 +10,7 @@ from course_lib.serving.layout import FtConfig, rank_bytes, uneven
 
 
 def rank_memory(models: Mapping[str, FtConfig]) -> Any:
-    """Plot the weights on each rank against the number of ranks, with a panel per model.
-
-    Only numbers of ranks that the model can be split into appear. A bar has two parts: tensors that all ranks share,
-    and the rank's parts of the others. The line is an equal share of the whole.
-    """
+    """Plot the weights on each rank, shared and own, for each possible number of ranks, with a panel per model."""
     figure, axes = subplots(len(models), 3.2, 9.5)
     for axis, (name, config) in zip(axes if len(models) > 1 else [axes], models.items(), strict=True):
         numbers = [n for n in range(1, config.heads + 1) if uneven(replace(config, ranks=n)) is None]

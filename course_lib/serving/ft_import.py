@@ -54,10 +54,7 @@ class FtImport:
 
 
 def import_folder(source: Path, target: Path, tokenizer: Path | None = None, given: Given | None = None) -> FtImport:
-    """Write the model in DIR or DIR/N-gpu as a Hugging Face folder, atomically, in the stored dtype.
-
-    `tokenizer` replaces DIR/tokenizer; `given` overrides what the folder records.
-    """
+    """Write the model in DIR or DIR/N-gpu as a Hugging Face folder; tokenizer and `given` override the folder's own."""
     found = opened(source, given)
     config, notes, divisor, parent = found.config, found.notes, found.divisor, found.path.resolve().parent
     if divisor is None:

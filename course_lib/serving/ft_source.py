@@ -20,10 +20,7 @@ PLAIN = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "
 
 @dataclass(frozen=True)
 class Corrections:
-    """Which defects in FasterTransformer's converters to correct.
-
-    If all fields are False, the output is byte-for-byte identical to that of the converters.
-    """
+    """Which defects of FasterTransformer's converters to correct; with none, the output is theirs byte for byte."""
 
     bias_scaling: bool = True  # GPT-NeoX without parallel residual: biases are not divided by N
     ini: bool = True  # GPT-2: layernorm_eps, activation_type and the true inter_size are written
@@ -44,10 +41,7 @@ class Origin:
 
 
 def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, corrections: Corrections) -> Origin:
-    """Return the FasterTransformer configuration for a Hugging Face model on `ranks` ranks.
-
-    `name` is the model_name in config.ini; None selects the folder name.
-    """
+    """Return a model's FasterTransformer configuration on `ranks` ranks; `name` None is the folder name."""
     hf = read_config(folder)
     require_plain(hf, folder)
     end = end_id(hf.eos_token_id)

@@ -20,10 +20,7 @@ CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_
 
 
 def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = None) -> "FtExport":
-    """Export the base model and its prefixes like WEIGHTS, but for another number of ranks.
-
-    `corrections` says which defects of FasterTransformer's converters to correct; None corrects all.
-    """
+    """Export the base and its prefixes like WEIGHTS, but for `ranks` ranks; `corrections` None corrects all."""
     recipe = replace(config.section("serving.recipe", RecipeConfig), tensor_parallel=ranks)
     return _exported(recipe, folder, [prefix.BASE.path(), *(task.path() for task in prefix.tasks())], corrections)
 
@@ -31,8 +28,7 @@ def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = Non
 def _exported(
     recipe: RecipeConfig, folder: Path, inputs: list[Path], corrections: "Corrections | None" = None
 ) -> "FtExport":
-    from course_lib.serving.export import export
-    from course_lib.serving.tasks import named
+    from course_lib.serving.export import export, named
 
     base, *tasks = inputs
     prefixes = [named(f"{task.name}={task / FILE}") for task in tasks]

@@ -82,9 +82,8 @@ def write(
 ) -> Path:
     """Write a model repository that serves a FasterTransformer folder, and return the model's folder in it.
 
-    The backend is python for this course's reader, for which alone the instances and the queue are (server.py), or
-    fastertransformer for NVIDIA's engine. `weights` is the path to the weights as seen by the server, for example in a
-    container.
+    Only the backend python, this course's reader, has instances and a queue. `weights` is the path to the weights as
+    the server sees it, for example in a container.
     """
     weights_folder, ranks = layout.find(folder)
     config, _ = ini.read(weights_folder, ranks)

@@ -56,10 +56,7 @@ class Scheduler:
         self.thread.start()
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Queue valid requests, and return when none of their rows waits any more.
-
-        So a caller that submits one after the other leaves the rest in its own queue.
-        """
+        """Queue valid requests, and return when none of their rows waits, so that the caller keeps further ones."""
         for request in requests:
             request.generations = [self.engine.generation(row, request.log_probs) for row in request.rows]
         with self.changed:
@@ -99,7 +96,7 @@ class Scheduler:
                 self._end(request, request.answers)
             if time.monotonic() > checked + CHECK:
                 for request in [one for one in self.requests if one.cancelled()]:
-                    batch.drop(request.generations)
+                    batch.leave(set(request.generations))
                     self._end(request, request.answers)
                 checked = time.monotonic()
 

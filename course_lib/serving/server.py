@@ -79,18 +79,11 @@ def running(
 ) -> Iterator[Server]:
     """Serve an exported folder inside the context.
 
-    On exit, the server refuses new requests and answers those in progress. It also stops if this process is killed;
-    then a temporary folder with links and the log remains until the next server starts.
+    On exit, the server refuses new requests and answers those in progress. It also stops if this process is killed.
 
-    Args:
-        folder: FasterTransformer folder.
-        port: port for HTTP; gRPC has the next one, and Triton's metrics, always on the loopback address, the one after
-            it. None selects three free ports.
-        address: address to listen on.
-        timeout: time limit for startup [s].
-        threads: CPU threads of each instance; the default is its share of the cores.
-        instances: processes that load the model; each answers requests of its own.
-        queue: requests that may wait; Triton refuses further ones.
+    HTTP listens on `port`, gRPC on the next one, and the metrics, on the loopback address only, on the one after it;
+    None takes free ports. Each of the `instances` processes answers requests of its own with `threads` CPU threads, by
+    default its share of the cores. `timeout` is for the start [s]; Triton refuses requests beyond `queue` waiting ones.
     """
     inside = find()
     if threads is None and instances > 1:

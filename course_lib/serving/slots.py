@@ -32,10 +32,7 @@ class Slots:
         self.store: Tensor = self._empty(0, 0)
 
     def prefill(self, inputs: Sequence[Sequence[int]], prefixes: Sequence[Tensor | None]) -> Tensor:
-        """Add a row for each new text, and return the logits [N, V] after its input of at least one token.
-
-        Each text has a prefix [prefix length, layers · 2 · hidden size] or None.
-        """
+        """Add a row per text, with its prefix [P, width] or None, and return the logits [N, V] after its input."""
         device = self.model.device
         cache, front = past(prefixes, self.shape, self.model.dtype, device)
         ids, text = left_padded(inputs, device)
@@ -114,10 +111,7 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
     """One layer of the cache during a step, as transformers wants it."""
 
     def __init__(self, keys: Tensor, values: Tensor, ends: Tensor, width: int) -> None:
-        """Keep the layer's keys and values [rows, heads, columns, head size].
-
-        `ends` is the column of each text's new token, and `width` the number of columns to read.
-        """
+        """Keep keys and values [rows, heads, columns, head size]; new tokens go to columns `ends`, of `width`."""
         super().__init__()
         self.lazy_initialization(keys, values)
         self.keys, self.values, self.ends, self.width = keys, values, ends, width

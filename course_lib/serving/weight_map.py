@@ -56,10 +56,7 @@ def _swapped(rows: Tensor, first: int, second: int) -> Tensor:
 
 
 def prefix_stored(values: Tensor, config: FtConfig) -> Tensor:
-    """Return a prefix [P, L·2·H] in the stored layout [L, 2, n, P, d], before it is split between ranks.
-
-    P is the prefix length, L the number of layers, n the number of heads, d the head size, and H = n·d the hidden size.
-    """
+    """Return a prefix [P, L·2·H] in the stored layout [L, 2, heads, P, head size], before it is split between ranks."""
     return values.view(len(values), config.layers, 2, config.heads, config.head_size).permute(1, 2, 3, 0, 4)
 
 

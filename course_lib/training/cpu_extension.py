@@ -74,10 +74,7 @@ def remove_stale_locks() -> None:
 
 
 def unlink_shared_buffer() -> None:
-    """Unlink this rank's shared-memory buffer (69 MB), so that the system frees it when the last rank exits.
-
-    Every rank must call this function after deepspeed.init_distributed().
-    """
+    """Unlink this rank's shared-memory buffer (69 MB) after init_distributed: it is freed when the last rank exits."""
     import torch.distributed
 
     # Now all ranks have mapped the buffer, whose name comes from csrc/cpu/comm/shm.cpp in DeepSpeed.

@@ -11,20 +11,13 @@ from contextlib import contextmanager
 
 STOP = signal.SIGUSR1
 # exit code → what happened, for the signals that raise SystemExit
-SIGNALS = {
-    128 + signal.SIGTERM: "terminated",
-    128 + signal.SIGHUP: "hung up",
-    128 + STOP: "stopped by SIGUSR1",
-}
+SIGNALS = {128 + signal.SIGTERM: "terminated", 128 + signal.SIGHUP: "hung up", 128 + STOP: "stopped by SIGUSR1"}
 _received = threading.Event()
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise KeyboardInterrupt inside the block, as Ctrl-C does, and SIGUSR1 SystemExit once.
-
-    Signals that have a handler, as in cli.py, or are ignored, as under `nohup`, stay as they are.
-    """
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, and SIGUSR1 SystemExit, unless handled or ignored already."""
 
     def stop(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_IGN)

@@ -38,10 +38,7 @@ class Run:
 
 
 def train(task: Task, resume: bool = False, on_message: OnMessage = PRINT) -> Run:
-    """Train a task with DeepSpeed, or continue its run from the last checkpoint, and return after the last step.
-
-    `on_message` receives each line of the log. Raises CourseError if the run stops before its last step.
-    """
+    """Train a task with DeepSpeed, or continue its run, to the last step; `on_message` gets each line of the log."""
     nodes = find(task.settings)
     if resume:
         task = run_dir.with_batch_of_run(task, nodes.ranks, on_message)

@@ -1,6 +1,9 @@
 """The log of a run, with averages per interval: lines of text for people, and JSON objects for programs (log.jsonl)."""
 
 import math
+import re
+import resource
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +16,13 @@ import orjson
 from course_lib.files import atomic_write
 
 FILE = "log.jsonl"
+# Peak speed for dense 16-bit matrix products, from vendor data sheets [TFLOP/s]. The first key whose words occur in
+# the device name is used, so longer keys come first.
+PEAK_TFLOPS = {
+    "H200": 989.0, "H100 PCIe": 756.0, "H100 NVL": 835.0, "H100": 989.0, "H800": 989.0, "A100": 312.0, "A800": 312.0,
+    "A10G": 70.0, "A10": 125.0, "L40S": 362.0, "L4": 121.0, "V100": 125.0, "T4": 65.0, "RTX 4090": 165.0,
+    "RTX 3090": 71.0,
+}  # fmt: skip
 
 
 @dataclass
@@ -65,8 +75,29 @@ class Meter:
         return averages
 
 
+def peak_flops(given: float | None) -> float | None:
+    """Return the device's peak [FLOP/s]: `given` [TFLOP/s] or that of PEAK_TFLOPS, None if it is unknown."""
+    import torch
+
+    if given is not None:
+        return given * 1e12
+    if not torch.cuda.is_available():
+        return None
+    name = torch.cuda.get_device_name()
+    return next((peak * 1e12 for card, peak in PEAK_TFLOPS.items() if re.search(rf"\b{card}\b", name)), None)
+
+
+def peak_memory() -> int:
+    """Return the peak memory use of this rank so far [bytes]: on its GPU if there is one, otherwise in its process."""
+    import torch
+
+    if torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def line(entry: dict[str, Any]) -> str:
-    """Format a log entry as one line of text, with the field names of the FleetX log; "max …" are not in it."""
+    """Format a log entry as one line of text, with the field names of the FleetX log."""
     if entry["kind"] != "train":
         step = f"[{entry['kind']}] global step {entry['step']}"
         return f"{step}, loss: {entry['loss']:.6f}, cost: {entry['seconds']:.2f} sec"
@@ -79,7 +110,6 @@ def line(entry: dict[str, Any]) -> str:
         # DeepSpeed reports no gradient norm with stage 0 in fp32.
         f"learning rate: {entry['learning_rate']:.5e}, grad norm: {entry.get('grad_norm', math.nan):.3f}",
         f"memory: {entry['memory'] / 1e9:.2f} GB",
-        f"max loss: {entry['loss_max']:.6f}, max grad norm: {entry.get('grad_norm_max', math.nan):.3f}",
     ]
     if "loss_scale" in entry:
         parts.append(f"loss scale: {entry['loss_scale']:g}, steps skipped: {entry['skipped_steps']}")

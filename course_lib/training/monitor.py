@@ -157,8 +157,7 @@ class Monitor:
         elif kind == "log":
             entry = event["entry"]
             if entry["kind"] == "train":
-                figures = {"loss": entry["loss"], "most": entry["loss_max"], "rate": entry["tokens_per_second"]}
-                summary = tr("loss {loss:.3f} (max {most:.3f}), {rate:.0f} tokens/s", **figures)
+                summary = tr("loss {loss:.3f}, {tokens_per_second:.0f} tokens/s", **entry)
                 self.bar.set_postfix_str(summary, refresh=False)
             self.bar.clear()
             self.on_message(log.line(entry))

@@ -100,7 +100,11 @@ def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
         "parameters": model.parameters,
         "frozen": sum(model.frozen),
         "flops_per_token": model.flops_per_token,
-        "grid": [_row(each) for each in grid(settings, ranks)],
+        "grid": [
+            {"stage": each.settings.zero.stage, "recompute": each.settings.model.recompute}
+            | {"parts": each.parts, "total": each.total, "host": each.host}
+            for each in grid(settings, ranks)
+        ],
         "cards": [asdict(fit) for fit in what_fits(settings, ranks)],
     }
 
@@ -133,11 +137,6 @@ def table(settings: Any, ranks: int | None = None) -> str:
         columns = "".join(f"{size / GB:12.2f}" for size in (*each.parts.values(), each.total, each.host))
         lines.append(f"{own} {each.settings.zero.stage:<4} {each.settings.model.recompute:9}{columns}")
     return "\n".join([*lines, *map(str, what_fits(settings, ranks))])
-
-
-def _row(each: Plan) -> dict[str, Any]:
-    choice = {"stage": each.settings.zero.stage, "recompute": each.settings.model.recompute}
-    return choice | {"parts": each.parts, "total": each.total, "host": each.host}
 
 
 def _with(settings: Any, changes: dict[str, Any]) -> Any:

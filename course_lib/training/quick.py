@@ -18,10 +18,7 @@ def train(
     settings: OptimizerConfig,
     steps: int,
 ) -> list[float]:
-    """Train the parameters that require gradients with AdamW, and return the loss at each step.
-
-    `loss` returns the mean loss of a micro-batch, a tensor with one element; `batches` yields those of each step.
-    """
+    """Train with AdamW and return each step's loss; `loss` is that of a micro-batch, `batches` has those of a step."""
     betas = settings.beta1, settings.beta2
     optimizer = torch.optim.AdamW(parameter_groups(model, settings.weight_decay), betas=betas, eps=settings.epsilon)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

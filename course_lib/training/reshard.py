@@ -23,10 +23,7 @@ Shard = dict[str, Any]
 
 
 def load(engine: Any, checkpoint: Path) -> None:
-    """Load a checkpoint of the same ZeRO stage that another number of ranks saved, before the engine's first step.
-
-    Without ZeRO (stage 0), every rank has all states, and DeepSpeed loads them on any number of ranks.
-    """
+    """Load a checkpoint of the same ZeRO stage that another number of ranks saved, before the engine's first step."""
     folder, stage = step_folder(checkpoint), engine.zero_optimization_stage()
     if folder is None:
         raise CourseError(f"{checkpoint}: no global_step folder of DeepSpeed")
@@ -79,10 +76,7 @@ def _load_zero(engine: Any, folder: Path, *_: Any, **__: Any) -> bool:
 
 
 def _stage_1_or_2(engine: Any, _folder: Path, shards: list[Shard], rank: int) -> Shard:
-    """Return this rank's shard for stages 1 and 2.
-
-    Each optimizer group is one flat tensor of all its parameters, cut into equal parts; only the end is padded.
-    """
+    """Return this rank's shard for stages 1 and 2: its part of each group's flat tensor, padded at the end only."""
     weights, states = [], {}
     for index, target in enumerate(engine.optimizer.single_partition_of_fp32_groups):
         # The weights are saved without padding, the moments with it.
@@ -139,10 +133,7 @@ def _stage_3(engine: Any, folder: Path, shards: list[Shard], rank: int) -> Shard
         saved | {"params": [sub for sub, owner in optimizer.sub_group_to_group_id.items() if owner == index]}
         for index, saved in enumerate(shards[0]["optimizer_state_dict"]["param_groups"])
     ]
-    return shards[0] | {
-        "optimizer_state_dict": {"state": states, "param_groups": groups},
-        "fp32_flat_groups": weights,
-    }
+    return shards[0] | {"optimizer_state_dict": {"state": states, "param_groups": groups}, "fp32_flat_groups": weights}
 
 
 def _is_flat(value: Any) -> bool:

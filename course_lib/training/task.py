@@ -101,6 +101,3 @@ class Task(ABC):
     def saves_frozen(self) -> bool:
         """Whether checkpoints hold the frozen weights; if not, the folder of the base model does."""
         return True
-
-    # whether checkpoints hold the weights in the format of transformers, beside DeepSpeed's files
-    saves_weights: ClassVar[bool] = True

@@ -24,7 +24,6 @@ from course_lib.training import checkpoint, cpu_extension, interruptions, log, r
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
 from course_lib.training.freezing import digests, require_unchanged
-from course_lib.training.hardware import peak_flops, peak_memory
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import parameter_groups
 from course_lib.training.settings import ResolvedBatch, RunConfig
@@ -72,11 +71,8 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             tokens_per_step=batch.total * self.sets.tokens_per_sample,
             ranks=batch.total // batch.local,
             flops_per_token=self.sets.flops_per_token,
-            peak_flops=peak_flops(engine.peak_tflops),
+            peak_flops=log.peak_flops(engine.peak_tflops),
         )
-        # for each step since the last log entry: the sum of this rank's losses, and the gradient norm before clipping
-        self.loss_sums: list[torch.Tensor] = []
-        self.norms: list[float] = []
         # digests of the frozen parameters
         self.frozen: dict[str, int] = {}
         # whether training ended early because of a request
@@ -104,16 +100,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return loss
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the weights as the base class does, if the task wants that."""
-        if self.task.saves_weights:
-            super().save_model(output_dir, _internal_call)
-
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
-        weights = state_dict or self.model.state_dict()
-        if not self.task.saves_frozen:
-            trained = {name for name, parameter in self.model.named_parameters() if parameter.requires_grad}
-            weights = {name: value for name, value in weights.items() if name in trained}
-        super()._save(output_dir, weights)
+        """Save nothing beside DeepSpeed's files, which the export reads."""
 
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
         """Return AdamW for the trained parameters; with offload, Accelerate uses DeepSpeed's CPU AdamW instead."""
@@ -169,7 +156,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         if "loss" in logs and "learning_rate" in logs:
             self._require_finite(logs["loss"])
             epoch = self.state.global_step * self.batch.total / self.sets.samples_per_epoch
-            logs |= self._highest() | self.meter.read(self.state.global_step) | {"memory": peak_memory()}
+            logs |= self.meter.read(self.state.global_step) | {"memory": log.peak_memory()}
             if self.settings.precision.dtype == "fp16":
                 engine = self.model_wrapped
                 logs |= {"loss_scale": float(engine.optimizer.loss_scale), "skipped_steps": int(engine.skipped_steps)}
@@ -177,21 +164,6 @@ class RunTrainer(Trainer):  # type: ignore[misc]
             self._say("train", **logs | {"epoch": epoch})
         else:
             super().log(logs, start_time)
-
-    def _highest(self) -> dict[str, float]:
-        """Return the largest loss (a mean over all ranks) and gradient norm of a step since the last log entry."""
-        losses = torch.stack(self.loss_sums).diff(prepend=torch.zeros_like(self.loss_sums[0])[None])
-        mean = nested_gather(losses, self.args.parallel_mode).view(-1, len(losses)).mean(0)
-        # In fp16, a step whose gradients overflow is skipped, so its norm does not count.
-        norms = [norm for norm in self.norms if np.isfinite(norm)]
-        self.loss_sums, self.norms = [], []
-        return {"loss_max": mean.max().item()} | ({"grad_norm_max": max(norms)} if norms else {})
-
-    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if norm is not None:
-            self.norms.append(float(norm))
-        return norm
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
         """Evaluate as the base class does, and log the mean loss [nats]; the log's clock is stopped."""
@@ -233,7 +205,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]
-    """A callback that records the loss of each step, reports progress, and ends training on request."""
+    """A callback that reports progress, and ends training on request."""
 
     def __init__(self, trainer: RunTrainer) -> None:
         self.trainer, self.sent = trainer, 0.0
@@ -249,7 +221,6 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
             emit("training", step=state.global_step, steps=state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.trainer.loss_sums.append(self.trainer._tr_loss.clone())
         if interruptions.stop_agreed(args.device):
             self.trainer.stopped = control.should_training_stop = control.should_save = True
             control.should_evaluate = False

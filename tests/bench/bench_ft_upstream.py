@@ -26,10 +26,9 @@ from course_lib.serving.export import export
 from course_lib.serving.ft_import import import_folder
 from course_lib.serving.ft_settings import Given
 from course_lib.serving.ft_source import Corrections
-from course_lib.serving.tasks import NamedPrefix
 
 from tests.serving import models
-from tests.serving.models import FAMILIES, HEADS, HIDDEN, LAYERS, build, save
+from tests.serving.models import FAMILIES, HEADS, HIDDEN, LAYERS, as_task, build, save
 from tests.serving.test_ft_import import same
 
 DTYPES: tuple[NumberFormat, ...] = ("fp32", "fp16")
@@ -86,7 +85,7 @@ def compare(place: Path, checkout: Path, four: Path, family: str, ranks: int, dt
     config = json.loads((source / "config.json").read_text())
     (source / "config.json").write_text(json.dumps(config | {"rotary_pct": 0.5, "rotary_emb_base": 1e4}))
     theirs = convert(checkout, four, source, place / "theirs", family, ranks, dtype)
-    tasks = [NamedPrefix(*task) for task in models.prefixes().items()] if family != "gpt2" else []
+    tasks = [as_task(*task) for task in models.prefixes().items()] if family != "gpt2" else []
     if tasks:
         add_prefixes(checkout, theirs, ranks, dtype)
     ours = export(source, place / "ours", ranks, dtype, tasks, Corrections(False, False, False), "x").folder

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import torch
 from course_lib.checkpoints.number_formats import NumberFormat
+from course_lib.prefix.files import Prefix
 from course_lib.serving import reader, server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
 from course_lib.serving.export import export
 from course_lib.serving.request import TextRequest
-from course_lib.serving.tasks import NamedPrefix
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.utils import logging
 
@@ -69,7 +69,7 @@ def exported(place: Path, layers: int, hidden: int, dtype: NumberFormat = "fp32"
         max_position_embeddings=1024, use_parallel_residual=False, bos_token_id=1, eos_token_id=2,
     ))  # fmt: skip
     model.save_pretrained(place / "model")
-    prefix = NamedPrefix("task", torch.randn(PREFIX, 2 * layers * hidden))
+    prefix = Prefix(torch.randn(PREFIX, 2 * layers * hidden), "task")
     export(place / "model", place / "exported", dtype=dtype, prefixes=[prefix])
     return place / "exported"
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from course_lib.prefix.files import Prefix
 from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
 
 VOCABULARY, HIDDEN, LAYERS, HEADS, INNER, POSITIONS, START, END = 43, 16, 2, 4, 40, 24, 2, 3
@@ -38,6 +39,10 @@ def save(model, folder: Path) -> Path:
 def prefixes() -> dict[str, torch.Tensor]:
     torch.manual_seed(7)
     return {name: torch.randn(length, 2 * LAYERS * HIDDEN) for name, length in (("smile", 3), ("plain", 5))}
+
+
+def as_task(name: str, values: torch.Tensor | None) -> Prefix:
+    return Prefix(torch.empty(0, 0) if values is None else values, name)
 
 
 def expected_files(model, family: str, ranks: int, dtype: str, divide: bool | None = None) -> dict[str, bytes]:

@@ -41,7 +41,7 @@ def driven(
         if batch.running:
             ended += batch.step()
         if unwanted and unwanted[0] in batch.running and rng.random() < 0.5:
-            batch.drop([unwanted.pop(0)])
+            batch.leave({unwanted.pop(0)})
     left = [generation for index, generation in enumerate(generations) if index not in dropped]
     assert {*left} <= {*ended} and len(ended) == len({*ended})
     assert not batch.slots.lengths and not batch.slots.store.numel()
@@ -97,7 +97,7 @@ def test_only_rows_that_change_their_place_are_copied() -> None:
     batch.join(generations)
     store = batch.slots.store
     before = store[:, :, :, :, :2].clone()
-    batch.drop([generations[1]])
+    batch.leave({generations[1]})
     # the last row moved into the free place; the same memory is used further
     assert batch.slots.store is store
     torch.testing.assert_close(store[:, :, :5, :, :2], before[:, :, [0, 5, 2, 3, 4]], rtol=0, atol=0)

@@ -10,17 +10,16 @@ from course_lib.errors import CourseError
 from course_lib.serving import reader
 from course_lib.serving.check import inspect
 from course_lib.serving.export import export
-from course_lib.serving.tasks import NamedPrefix
 
 from tests.serving import models
-from tests.serving.models import FAMILIES, build, save
+from tests.serving.models import FAMILIES, as_task, build, save
 
 BIAS = "model.layers.0.attention.query_key_value.bias.1.bin"
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, Path]:
-    tasks = [*(NamedPrefix(*task) for task in models.prefixes().items()), NamedPrefix("none", None)]
+    tasks = [*(as_task(*task) for task in models.prefixes().items()), as_task("none", None)]
     return {
         family: export(save(build(family), tmp_path / f"{family}-model"), tmp_path / family, 2, "fp16", tasks).folder
         for family in FAMILIES

@@ -15,13 +15,12 @@ from course_lib.prefix.files import Prefix
 from course_lib.prefix.files import write as write_prefix
 from course_lib.serving import layout
 from course_lib.serving.check import inspect
-from course_lib.serving.export import export
+from course_lib.serving.export import export, named
 from course_lib.serving.ft_source import Corrections
-from course_lib.serving.tasks import NamedPrefix, named
 from safetensors.torch import load_file, save_file
 
 from tests.serving import models
-from tests.serving.models import FAMILIES, build, expected_files, expected_prefix, save
+from tests.serving.models import FAMILIES, as_task, build, expected_files, expected_prefix, save
 
 AS_UPSTREAM = Corrections(False, False, False)
 NEOX = """[gptneox]
@@ -63,7 +62,7 @@ def sources(tmp_path: Path) -> dict[str, Path]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_byte_as_the_originals_converters(tmp_path: Path, sources, family: str, dtype, ranks: int):
     prefixes = models.prefixes()
-    tasks = [NamedPrefix(*each) for each in prefixes.items()]
+    tasks = [as_task(*each) for each in prefixes.items()]
     found = export(sources[family], tmp_path / "ft", ranks, dtype, tasks, AS_UPSTREAM, "x")
     assert found.folder == tmp_path / "ft" / f"{ranks}-gpu"
     wanted = expected_files(build(family), family, ranks, dtype, divide=family != "gpt2")
@@ -197,27 +196,27 @@ def test_a_bias_sum_above_the_largest_fp16(tmp_path: Path):
 @pytest.mark.parametrize("name", ["", "a/b", "a;b"])
 def test_names_that_files_and_config_ini_cannot_hold(tmp_path: Path, sources, name: str):
     with pytest.raises(UsageError, match="--prefix"):
-        export(sources["gpt2"], tmp_path / "ft", prefixes=[NamedPrefix(name, models.prefixes()["smile"])])
+        export(sources["gpt2"], tmp_path / "ft", prefixes=[as_task(name, models.prefixes()["smile"])])
 
 
 def test_tasks_collide_or_do_not_fit(tmp_path: Path, sources):
     values = models.prefixes()["smile"]
-    twice = [NamedPrefix("smile_a", values), NamedPrefix("smile_a", values)]
+    twice = [as_task("smile_a", values), as_task("smile_a", values)]
     with pytest.raises(UsageError, match="smile_a: occurs twice"):
         export(sources["gpt2"], tmp_path / "ft", prefixes=twice)
     with pytest.raises(CourseError, match=r"prefix a: 60 numbers per position, the model takes 64"):
-        export(sources["gpt2"], tmp_path / "ft", prefixes=[NamedPrefix("a", values[:, :60])])
+        export(sources["gpt2"], tmp_path / "ft", prefixes=[as_task("a", values[:, :60])])
 
 
 def test_prefix_files_keep_their_names_and_their_base(tmp_path: Path, sources):
     values, base = models.prefixes()["smile"], sources["sequential"]
     torch.save(values, tmp_path / "two_words.task0.weight")
-    assert (named(str(tmp_path / "two_words.task0.weight")).name) == "two_words"
-    assert named(f"other={tmp_path / 'two_words.task0.weight'}").name == "other"
-    assert named("none=") == NamedPrefix("none", None)
+    assert named(str(tmp_path / "two_words.task0.weight")).task == "two_words"
+    assert named(f"other={tmp_path / 'two_words.task0.weight'}").task == "other"
+    assert (named("none=").task, len(named("none="))) == ("none", 0)
     odd = tmp_path / "a=b"
     write_prefix(Prefix(values, "smile_end", digest(base)), odd)
-    assert named(str(odd)).name == "smile_end"
+    assert named(str(odd)).task == "smile_end"
     export(base, tmp_path / "ft", prefixes=[named(str(odd))])
     assert json.loads((tmp_path / "ft" / "conversion.json").read_text())["sha256_of_weights"] == digest(base)
     assert str(tmp_path) not in (tmp_path / "ft" / "conversion.json").read_text()
@@ -245,7 +244,7 @@ def test_the_verbs(tmp_path: Path, sources, capsys: pytest.CaptureFixture[str]):
 PEAK = """
 import sys
 from pathlib import Path
-from course_lib.serving.export import export
+from course_lib.serving.export import export, named
 
 def peak():
     return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))

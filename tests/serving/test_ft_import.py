@@ -16,13 +16,12 @@ from course_lib.serving.export import export
 from course_lib.serving.ft_import import import_folder
 from course_lib.serving.ft_settings import Given
 from course_lib.serving.layout import CONVERSION
-from course_lib.serving.tasks import NamedPrefix
 
 from tests.serving import models, tiny
-from tests.serving.models import FAMILIES, build, expected_files, expected_prefix, save
+from tests.serving.models import FAMILIES, as_task, build, expected_files, expected_prefix, save
 from tests.serving.test_export import AS_UPSTREAM, GPT2, NEOX
 
-TASKS = [NamedPrefix(*task) for task in [*models.prefixes().items(), ("none", None)]]
+TASKS = [as_task(*task) for task in [*models.prefixes().items(), ("none", None)]]
 INI_TASKS = "num_tasks = 3\nprompt_learning_type = 2\n\n" + "".join(
     f"[task_{index}]\ntask_name = {name}\nprompt_length = {length}\n\n"
     for index, (name, length) in enumerate([("smile", 3), ("plain", 5), ("none", 0)])
@@ -72,9 +71,8 @@ def test_export_and_import_give_the_same_tensors(tmp_path: Path, family: str, dt
         assert digest(tmp_path / "back") == digest(source)
         assert not report.settings or all(found.source != "default" for found in report.settings.values())
     for task in TASKS[:2]:
-        assert task.values is not None
-        prefix = prefix_files.read(tmp_path / "back" / "prefixes" / f"{task.name}.safetensors")
-        assert prefix.task == task.name and prefix.base == digest(tmp_path / "back")
+        prefix = prefix_files.read(tmp_path / "back" / "prefixes" / f"{task.task}.safetensors")
+        assert prefix.task == task.task and prefix.base == digest(tmp_path / "back")
         assert torch.equal(prefix.values, task.values.to(TORCH[dtype]).float())
     record = json.loads((tmp_path / "back" / CONVERSION).read_text())
     assert record["tasks"][2] == {"name": "none", "length": 0}

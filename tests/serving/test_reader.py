@@ -11,12 +11,11 @@ from course_lib.serving import layout, reader, weight_map
 from course_lib.serving.export import export
 from course_lib.serving.ft_source import Corrections
 from course_lib.serving.layout import FtConfig, PrefixTask
-from course_lib.serving.tasks import NamedPrefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.serving import models
-from tests.serving.models import FAMILIES, HEADS, HIDDEN, LAYERS, build, save
+from tests.serving.models import FAMILIES, HEADS, HIDDEN, LAYERS, as_task, build, save
 
 IDS = torch.tensor([[5, 6, 7, 8, 9], [30, 31, 3, 0, 0], [11, 12, 13, 14, 0], [1, 2, 3, 4, 5]])
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
@@ -42,7 +41,7 @@ def logits(model, prefixes) -> torch.Tensor:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_logits_of_the_model_with_every_prefix(tmp_path: Path, family: str, dtype, ranks: int):
     model = build(family)
-    export(save(model, tmp_path / "model"), tmp_path / "ft", ranks, dtype, [NamedPrefix(*task) for task in TASKS])
+    export(save(model, tmp_path / "model"), tmp_path / "ft", ranks, dtype, [as_task(*task) for task in TASKS])
     (tmp_path / "model").rename(tmp_path / "away")
     found = reader.load(tmp_path / "ft")
     assert found.model.dtype == TORCH[dtype] and found.config.ranks == ranks

@@ -7,12 +7,13 @@ import torch
 from course_lib.errors import CourseError
 from course_lib.serving import layout, server
 from course_lib.serving.export import export
-from course_lib.serving.tasks import NamedPrefix
 from tokenizers import Tokenizer
 from tokenizers.decoders import Fuse
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
+
+from tests.serving.models import as_task
 
 VOCABULARY, HIDDEN, LAYERS, HEADS, POSITIONS, START, END = 60, 32, 2, 4, 64, 1, 2
 TASKS = {"smile": 5, "plain": 3, "none": 0}  # tasks with the length of their prefixes
@@ -57,7 +58,7 @@ def write(target: Path, family: layout.Family = "gptneox") -> Path:
     source = target.with_name(f"{target.name}-source")
     model(family).save_pretrained(source)
     tokenizer().save_pretrained(source)
-    export(source, target, prefixes=[NamedPrefix(*task) for task in zip(TASKS, prefixes(), strict=True)])
+    export(source, target, prefixes=[as_task(*task) for task in zip(TASKS, prefixes(), strict=True)])
     return target
 
 

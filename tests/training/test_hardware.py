@@ -8,7 +8,7 @@ from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training import trainer
-from course_lib.training.hardware import peak_flops
+from course_lib.training.log import peak_flops
 
 
 @pytest.mark.parametrize(
