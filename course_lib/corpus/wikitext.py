@@ -97,15 +97,14 @@ def to_text(
         ("links", lambda t: URL.sub("", t) if "://" in t else t),
         ("markup", _characters),
     )
-    text = wikitext
-    left = characters(text) if removed is not None else 0
+    removed = Counter() if removed is None else removed
+    text, left = wikitext, characters(wikitext)
     for reason, remove in passes:
         before, text = text, remove(text)
-        if removed is not None and text is not before:
+        if text is not before:
             removed[reason] += left - (left := characters(text))
     text = _join_lines(_tidy(text), drop_sections)
-    if removed is not None:
-        removed["sections and layout"] += left - characters(text)
+    removed["sections and layout"] += left - characters(text)
     return text
 
 
@@ -116,16 +115,13 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
     tag name.
     """
     kept: list[str] = []
-    closings: dict[str, re.Pattern[str]] = {}
     unclosed: set[str] = set()
     position = 0
     for tag in opening.finditer(text):
         name = tag[1].lower()
         if tag.start() < position or name in unclosed:
             continue
-        if name not in closings:
-            closings[name] = re.compile(rf"</{name}\s*>", re.I)
-        closing = closings[name].search(text, tag.end())
+        closing = re.compile(rf"</{name}\s*>", re.I).search(text, tag.end())
         if closing is None:
             unclosed.add(name)
             continue

@@ -121,7 +121,7 @@ def test_broken_xml_names_the_page(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.xml", b"no dump at all\n" * 99, "no <page> found"),
-        ("a.xml.bz2", b"no bz2", "not bz2 data"),
+        ("a.xml.bz2", b"no bz2", "broken bz2 data near byte"),
         ("a.7z", b"x", "unknown ending"),
     ],
 )
