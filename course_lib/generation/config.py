@@ -18,9 +18,7 @@ MAX_NEW_TOKENS = 200  # default maximum length of a continuation; less if the mo
 class GenerateConfig:
     """Settings for text generation. Lengths apply to the continuation only, not to the prompt."""
 
-    strategy: Literal["sampling", "greedy", "beam"] = setting(
-        "sampling", "sample each token, take the most likely one, or keep the num_beams most likely texts"
-    )
+    strategy: Literal["sampling", "greedy", "beam"] = setting("sampling", "how the next token is chosen")
     max_new_tokens: int | None = setting(
         None, f"longest continuation [tokens]; unset: {MAX_NEW_TOKENS}, or the positions that are left", ge=1
     )
@@ -34,9 +32,7 @@ class GenerateConfig:
     early_stopping: bool = setting(False, "beam: stop as soon as num_beams texts are finished")
     repetition_penalty: float = setting(1.0, "above 1: tokens in the text become less likely (arXiv:1909.05858)", gt=0)
     no_repeat_ngram_size: int = setting(0, "no sequence of this many tokens occurs twice; 0 = off", ge=0)
-    seed: int | None = setting(
-        1024, "random seed: the same seed gives the same texts; unset: a new seed each time", ge=0, lt=1 << 32
-    )
+    seed: int | None = setting(1024, "the same seed gives the same texts; unset: a new one each time", ge=0, lt=1 << 32)
 
     @model_validator(mode="after")
     def _together(self) -> "GenerateConfig":

@@ -77,20 +77,14 @@ class ModelConfig:
 class DataConfig:
     """The texts, and how they are turned into samples."""
 
-    input: Path | None = setting(
-        None, 'JSON lines with "text", or for pairs "prompt" and "target"; unset: the course\'s samples of task_name'
-    )
+    input: Path | None = setting(None, 'JSON lines: "text", or "prompt" and "target"; unset: the course\'s own')
     form: Literal["lines", "samples", "pairs"] = setting(
         "lines",
         "lines: the lines of a text, each with the suffix, packed up to max_length; "
         "samples: each text unchanged; pairs: prompt and target, with a loss on the target only",
     )
     suffix: str = setting(" 😃", "lines: text added at the end of each line")
-    max_length: int = setting(
-        64,
-        "lines: longest sample [tokens], except a longer line; for the memory planner, that of every form",
-        ge=1,
-    )
+    max_length: int = setting(64, "lines: longest sample, but for longer lines; planner: of any form [tokens]", ge=1)
     dev_size: int | float = setting(0.1, "held-out samples, taken from the end of the file; a share if below 1")
     begin: Literal["both", "with", "without"] = setting(
         "both",
@@ -142,9 +136,7 @@ class QuickConfig:
 class RecipeConfig:
     """Profile settings for this chapter."""
 
-    checkpoint: str | None = setting(
-        None, "existing base: a folder, or a name on the Hugging Face Hub; unset: a base is trained as in chapter 4"
-    )
+    checkpoint: str | None = setting(None, "existing base: a folder, or a name on the Hub; unset: one is trained here")
     base: str = setting("gpt-neox-tiny.yaml", "run that trains the base: a file under course_lib/configs, or a path")
     sentences: int = setting(6_000, "texts of four sentences that a base trained here also reads", ge=1)
     tasks: tuple[str, ...] = setting(
