@@ -15,7 +15,7 @@ PUSHED = {
     "model.safetensors": bytes(range(256)) * 1000,
     "preparation.json": b"{}",
     "README.md": "---\nlanguage: ja\n---\n\n# モデル\n".encode(),
-    "curves.png": b"\x89PNG\r\n\x1a\n" + bytes(100),
+    "tokenizer.model": b"\x89PNG\r\n\x1a\n" + bytes(100),
 }
 KEPT = {"manifest.json": b"{}", "training_args.bin": b"\x80", ".env": b"HF_TOKEN=x"}
 
@@ -42,7 +42,7 @@ def test_every_byte_of_the_model_arrives_and_nothing_else(
     assert push(folder, "group/japanese-gpt2", private) == f"{online.endpoint}/group/japanese-gpt2"
     assert online.visibility == {"group/japanese-gpt2": visibility}
     assert online.files == {"group/japanese-gpt2": PUSHED}
-    assert set(online.blobs.values()) == {PUSHED["model.safetensors"], PUSHED["curves.png"]}
+    assert set(online.blobs.values()) == {PUSHED["model.safetensors"], PUSHED["tokenizer.model"]}
 
 
 def test_private_is_not_uploaded_in_public(folder: Path, online: Hub) -> None:
@@ -69,6 +69,6 @@ def test_refusals_say_what_was_refused(folder: Path, online: Hub, monkeypatch: p
 
 def test_a_file_that_fails_is_named(folder: Path, online: Hub) -> None:
     online.broken = True
-    with pytest.raises(CourseError, match="group/tiny is not uploaded: [^\n]*'curves.png'|'model.safetensors'"):
+    with pytest.raises(CourseError, match="group/tiny is not uploaded: [^\n]*'tokenizer.model'|'model.safetensors'"):
         push(folder, "group/tiny")
     assert not online.files
