@@ -81,9 +81,9 @@ def _wrong_size(config: FtConfig, name: str, spec: TensorSpec, actual: int | Non
     sizes = {"actual": actual, "expected": expected, "shape": list(spec.part(config.ranks)), "dtype": config.dtype}
     message = tr("{actual:,} bytes, expected {expected:,} ({shape} of {dtype})", **sizes)
     if BYTES[config.dtype] == 2 and actual == 2 * expected:
-        return Finding("dtype", name, f"{message}: {tr('twice the bytes: fp32')}?")
+        return Finding("dtype", name, message + ": " + tr("twice the bytes: fp32") + "?")
     if BYTES[config.dtype] == 4 and 2 * actual == expected:
-        return Finding("dtype", name, f"{message}: {tr('half the bytes: fp16 or bf16')}?")
+        return Finding("dtype", name, message + ": " + tr("half the bytes: fp16 or bf16") + "?")
     return Finding("short" if actual < expected else "long", name, message)
 
 

@@ -21,6 +21,7 @@ from course_site import page
 # Argument of a page's `commands` directive → the parts of the road whose commands it lists.
 PAGES = {
     "corpus": ("Corpus",),
+    "world": ("A small world",),
     "japanese": ("Words",),
     "subword": ("Tokenizers",),
     "pretrain": ("Language models",),
