@@ -51,8 +51,8 @@ def test_the_loss_scale_falls_until_gradients_fit_and_the_checkpoint_is_exported
     assert scales[0] == 2**23 and skipped[0] == 1
     assert 1 < skipped[-1] < 8 and scales[-1] == 2 ** (24 - skipped[-1])
     # a skipped step has no norm, and the others have
-    norms = [entry.get("grad_norm", np.nan) for entry in entries]
-    assert [step for step, norm in enumerate(norms, 1) if np.isfinite(norm)] == [*range(skipped[-1] + 1, 9)]
+    measured = [step for step, entry in enumerate(entries, 1) if entry.get("grad_norm") is not None]
+    assert measured == [*range(skipped[-1] + 1, 9)]
     assert np.isfinite([entry["loss"] for entry in entries]).all()
     # DeepSpeed stored its scaler in the checkpoint
     report = export(run, tmp_path / "model")
