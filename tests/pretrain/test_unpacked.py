@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from course_lib.pretrain import data
+from course_lib.pretrain import data, unpacked
 from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.gpt2 import MASKED, Gpt2, collate
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter
@@ -25,7 +25,11 @@ def corpus(tmp_path: Path) -> Concatenated:
     return Concatenated([(IndexedDataset(tmp_path / "three"), range(3))])
 
 
-def test_each_epoch_has_each_document_once_in_an_order_of_its_own(corpus: Concatenated) -> None:
+def test_each_epoch_has_each_document_once_in_an_order_of_its_own(
+    corpus: Concatenated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [len(DocumentDataset(corpus, 9, 3, seed=1, end=END)[i]) for i in range(3)] == [3, 4, 5]
+    monkeypatch.setattr(unpacked, "WINDOW", 1)
     samples = DocumentDataset(corpus, 3, 30, seed=1, end=END)
     rows = [tuple(samples[i].tolist()) for i in range(30)]
     documents = [(END, 5, 6, 7), (END, 8, END), (END, 9, 10, END)]
