@@ -50,7 +50,7 @@ def test_64_connections_lose_no_answer_and_get_none_twice_or_wrong(triton: serve
 
 def test_what_a_grpc_client_cancels_frees_its_places(triton: server.Server, engine: Engine) -> None:
     with closing(InferenceServerClient(triton.grpc)) as client:
-        stubs, before = models(triton), load.answered(triton)
+        stubs = models(triton)
         work = [stub.cpu_times().user for stub in stubs]
         # one for each instance: while the first fills one, Triton's queue goes to the other
         calls = [sent(client, LONG)[0] for _ in range(2)]
@@ -62,7 +62,6 @@ def test_what_a_grpc_client_cancels_frees_its_places(triton: server.Server, engi
         found = short.result(timeout=LIMIT)
         answer = {name: found.as_numpy(name) for name in ("output_ids", "sequence_length")}
         assert load.text(answer) == engine.run([SHORT])[0].ids
-        assert load.answered(triton) == before + 1
 
 
 def sent(client: Any, tensors: dict[str, Any]) -> "tuple[Any, Future[Any]]":
