@@ -213,7 +213,7 @@ def test_no_verb_shows_the_help_on_stderr() -> None:
     [
         ("none.jsonl", None, "none.jsonl: no such file"),
         ("in.jsonl", b'{"text": "a"}\n{"text": 3}\n', "in.jsonl, line 2: "),
-        ("in.jsonl.bz2", b"no archive", "in.jsonl.bz2: broken or truncated"),
+        ("in.jsonl.bz2", b"no archive", "in.jsonl.bz2: broken bz2 data"),
     ],
 )
 def test_bad_data_is_one_line_and_exit_code_1(
