@@ -255,7 +255,8 @@ def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(run.folder / "model", dtype="auto")
     assert (model.dtype, report["parameters"]) == (torch.bfloat16, chosen.model.parameters())
     loaded = model.state_dict()
-    assert all(torch.equal(before[name], loaded[name.replace("embed_out", "lm_head")]) for name in before)
+    # DeepSpeed's fp32 copy, rounded, is what the ranks compute with
+    assert all(torch.equal(before[name].bfloat16(), loaded[name.replace("embed_out", "lm_head")]) for name in before)
     test = data.dataset(chosen, data.open_splits(chosen.data, VOCABULARY).test)
     assert test
     tokens = torch.from_numpy(np.stack([test[i] for i in range(len(test) // 4 * 4)]))

@@ -51,7 +51,10 @@ def test_the_script_resumes_the_command_and_requeues_only_a_stopped_run(
     assert command in script
     course = tmp_path / "course"
     # It is stopped as Slurm stops the script; the code of a stopped run is its own.
-    stopped = f"kill -USR1 $PPID; trap 'exit {code}' USR1; while :; do sleep 0.1; done"
+    caught = "(( 0x$(awk '/SigCgt/ {print $2}' /proc/$PPID/status) & 0x200 ))"  # the script has its trap
+    stopped = (
+        f"trap 'exit {code}' USR1; until {caught}; do sleep 0.1; done; kill -USR1 $PPID; while :; do sleep 0.1; done"
+    )
     programs = {course: stopped if requeued else f"exit {code}", tmp_path / "scontrol": ""}
     for program, end in programs.items():
         program.write_text(f'#!/bin/bash\nprintf "%s\\n" "$@" > {program}.words\n{end}\n', encoding="utf8")
