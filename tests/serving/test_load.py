@@ -48,7 +48,8 @@ def test_64_connections_lose_no_answer_and_get_none_twice_or_wrong(triton: serve
     assert len(stubs) == 2 and all(stub.cpu_times().user > was for stub, was in zip(stubs, work))
 
 
-def test_what_a_grpc_client_cancels_frees_its_places(triton: server.Server, engine: Engine) -> None:
+def test_an_answer_beside_cancelled_requests_is_right(triton: server.Server, engine: Engine) -> None:
+    """The cancelled requests end by themselves in seconds, so this does not show that they free their places early."""
     with closing(InferenceServerClient(triton.grpc)) as client:
         stubs = models(triton)
         work = [stub.cpu_times().user for stub in stubs]
