@@ -17,19 +17,9 @@ def write(
     seed: Annotated[int, "documents of two seeds differ; document i of a seed is always the same"] = 0,
 ) -> dict[str, float]:
     """Write documents of the small world as JSON Lines: text, genre, facts, and bits = −log₂ of its probability."""
-    import orjson
+    from course_lib.world.genres import write_documents
 
-    from course_lib.files import atomic_write
-    from course_lib.notebooks.progress import progress
-    from course_lib.world.genres import documents as drawn
-
-    characters, bits = 0, 0.0
-    with atomic_write(target) as out, progress(documents, "documents", "writing") as bar:
-        for document in drawn(documents, seed):
-            out.write(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
-            characters, bits = characters + len(document.text), bits + document.bits
-            bar.update()
-    return {"documents": documents, "characters": characters, "bits_per_character": bits / characters}
+    return write_documents(target, documents, seed)
 
 
 def check(

@@ -103,6 +103,9 @@ class Sources:
     webtext: Literal["bundled", "download", "files"] = setting(
         "bundled", "bundled: the sample in data/; download: CC-100; files: the texts in `files`, cleaned as web text is"
     )
+    world: int = setting(
+        0, "documents of the small world; above 0, the models learn these and not the texts above", ge=0
+    )
     files: tuple[str, ...] = setting(
         (),
         "text files of your own: paths or patterns such as texts/*.jsonl, relative to the profile's file; .txt with an "

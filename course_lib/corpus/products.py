@@ -1,4 +1,4 @@
-"""Products for chapter 1: clean documents from Wikipedia and web text."""
+"""Products for chapter 1: clean documents from Wikipedia, web text and the small world."""
 
 from dataclasses import replace
 from functools import partial
@@ -94,6 +94,20 @@ def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig) -> dict[
     return _reported(replace(report, source=", ".join(source.name for source in inputs)), folder)
 
 
+def _world(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
+    from course_lib.world.genres import write_documents
+
+    return write_documents(folder / DOCUMENTS, settings["documents"], settings["seed"])
+
+
+def _world_settings() -> dict[str, Any]:
+    if not (number := _sources().world):
+        raise UsageError(
+            f"product 'corpus/world' does not exist in profile {profiles.name()}, whose corpus.sources.world is 0"
+        )
+    return {"documents": number, "seed": 0}
+
+
 def _reported(report: CorpusReport, folder: Path) -> dict[str, Any]:
     write_report(report, folder / DOCUMENTS)
     return {"documents in": report.documents_in, "out": report.documents_out, "characters": report.characters_out}
@@ -132,10 +146,18 @@ WEBTEXT = Product(
     inputs=_webtext_inputs,
     code=("corpus",),
 )
+# The documents of the small world, which need no cleaning; that near-duplicates go would change their probabilities.
+WORLD = Product("corpus/world", build=_world, settings=_world_settings, code=("world",))
+
+
+def texts() -> tuple[Product, ...]:
+    """Return the texts that the profile's models learn: the small world if it has one, else the two corpora."""
+    return (WORLD,) if _sources().world else (WIKIPEDIA, WEBTEXT)
 
 
 def products() -> list[Product]:
     """Return the chapter's products for the current profile, in build order."""
     sources = _sources()
     downloads = ((JAWIKI, sources.wikipedia), (CC100, sources.webtext))
-    return [*(product for product, kind in downloads if kind == "download"), WIKIPEDIA, WEBTEXT]
+    downloaded = [product for product, kind in downloads if kind == "download"]
+    return [*downloaded, WIKIPEDIA, WEBTEXT, *([WORLD] if sources.world else [])]

@@ -26,11 +26,17 @@ def _segmented(name: str, documents: Product) -> Product:
     return Product(name, build=_segment, settings=settings, inputs=(documents,), code=("japanese",))
 
 
-# The documents of Wikipedia and of the web text as segmented lines.
+# The documents of Wikipedia, of the web text and of the small world as segmented lines.
 WIKIPEDIA = _segmented("japanese/wikipedia", corpus.WIKIPEDIA)
 WEBTEXT = _segmented("japanese/webtext", corpus.WEBTEXT)
+WORLD = _segmented("japanese/world", corpus.WORLD)
+
+
+def texts() -> tuple[Product, ...]:
+    """Return the segmented texts that the profile's models learn."""
+    return (WORLD,) if corpus.texts() == (corpus.WORLD,) else (WIKIPEDIA, WEBTEXT)
 
 
 def products() -> list[Product]:
-    """Return the chapter's products, in build order."""
-    return [WIKIPEDIA, WEBTEXT]
+    """Return the chapter's products for the current profile, in build order."""
+    return list(dict.fromkeys([WIKIPEDIA, WEBTEXT, *texts()]))

@@ -136,11 +136,9 @@ class QuickConfig:
 class RecipeConfig:
     """Profile settings for this chapter."""
 
-    checkpoint: str | None = setting(None, "existing base: a folder, or a name on the Hub; unset: one is trained here")
-    base: str = setting("gpt-neox-tiny.yaml", "run that trains the base: a file under course_lib/configs, or a path")
-    sentences: int = setting(6_000, "texts of four sentences that a base trained here also reads", ge=1)
+    checkpoint: str | None = setting(None, "existing base: a folder, or a name on the Hub; unset: the GPT-2 of chapter 4")
     tasks: tuple[str, ...] = setting(
-        ("prefix-tiny.yaml", "prefix-tiny-pairs.yaml"),
+        ("prefix-tiny.yaml", "prefix-tiny-title.yaml"),
         "runs that each train one prefix: files under course_lib/configs, or paths",
     )
     quick: QuickConfig = field(default_factory=QuickConfig)

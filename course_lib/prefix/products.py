@@ -1,12 +1,9 @@
-"""Products for chapter 6: a base model, and a prefix for each task in the profile.
+"""Products for chapter 6: pairs of texts for its tasks, and a prefix for each task of the profile.
 
-If a profile trains its own base model, the model and its tokenizer are trained on the chapter 4 corpus, on messages
-with emoji (data/chat.jsonl) and on generated sentences (sentences.py), because a prefix brings out what a frozen model
-can do and hardly teaches it anything new. Runs are kept next to the products, as in chapter 4.
+The base is chapter 4's GPT-2, or a published model that the profile names. Runs are kept next to the products, as in
+chapter 4.
 """
 
-import json
-import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,66 +12,30 @@ from typing import Any
 from course_lib import paths
 from course_lib.checkpoints import fetch
 from course_lib.errors import UsageError
-from course_lib.japanese.config import SegmentConfig
-from course_lib.japanese.products import LINES
-from course_lib.language.columns import padded
-from course_lib.language.words import tr
-from course_lib.parallel import default_workers
 from course_lib.prefix.config import FILE, PrefixConfig, QuickConfig, RecipeConfig
-from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.products import ENCODING, TEXTS, train
+from course_lib.pretrain import products as pretrain
+from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.settings import config
-from course_lib.subword.config import BpeConfig
 from course_lib.workspace.products import Product
 
 # Contains one folder per run.
 RUNS = "prefix/runs"
 # Name of the model folder in the base model's product.
 MODEL = "model"
-CHAT = "chat.jsonl"
-SENTENCE_PAIRS = "sentences.jsonl"
 
 
 def _recipe() -> RecipeConfig:
     return config.section("prefix.recipe", RecipeConfig)
 
 
-def _sentences(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
-    from course_lib.prefix.sentences import documents
-
-    lines = [json.dumps({"text": text}, ensure_ascii=False) for text in documents(settings["texts"])]
-    (folder / SENTENCE_PAIRS).write_text("\n".join(lines) + "\n", encoding="utf8")
-    return {"texts": len(lines), "distinct": len(set(lines))}
+def _published(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
+    return fetch.fetch(settings["checkpoint"], folder / MODEL)
 
 
-def _tokenizer(folder: Path, inputs: list[Path], settings: BpeConfig) -> dict[str, Any]:
-    from course_lib.japanese.pipeline import segment_file
-    from course_lib.subword.bpe import train_bpe
+def _pairs(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
+    from course_lib.world.tasks import write_pairs
 
-    *texts, sentences, chat = inputs
-    with tempfile.TemporaryDirectory() as work_folder:
-        segmented = []
-        for source in (sentences / SENTENCE_PAIRS, chat):
-            segmented.append(Path(work_folder) / f"{source.stem}.txt")
-            segment_file(source, segmented[-1], config.section("japanese.segment", SegmentConfig))
-        return train_bpe([*(text / LINES for text in texts), *segmented], folder, settings, show_progress=False)
-
-
-def _tokens(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
-    from course_lib.pretrain.encode import tokenize
-
-    tokenizer, *texts, sentences, chat = inputs
-    counts = {}
-    for source in (*(text / LINES for text in texts), sentences / SENTENCE_PAIRS, chat):
-        name = source.parent.name if source.name == LINES else source.stem
-        counts[name] = tokenize([source], tokenizer, folder / name, default_workers(), append_eod=True).tokens
-    return counts
-
-
-def _base(folder: Path, inputs: list[Path], settings: PretrainConfig | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(settings, dict):
-        return fetch.fetch(settings["checkpoint"], folder / MODEL)
-    return train(folder, inputs, settings)
+    return write_pairs(folder, settings["documents"], settings["seed"])
 
 
 def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: Any) -> dict[str, Any]:
@@ -90,50 +51,29 @@ def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: An
     return run_product.fill(folder, PrefixTask(settings), RUNS, write_prefix, keep=(log.FILE,))
 
 
-def _base_settings() -> PretrainConfig | dict[str, Any]:
-    ready = _recipe().checkpoint
-    return {"checkpoint": ready} if ready else config.load(PretrainConfig, _recipe().base)
+# A published base: a copy of the one that recipe.checkpoint names.
+PUBLISHED = Product("prefix/base", build=_published, settings=lambda: {"checkpoint": _recipe().checkpoint})
+# Prompts and targets made from documents of the small world that no model has read: a file for each task.
+PAIRS = Product("prefix/pairs", build=_pairs, settings={"documents": 2_000, "seed": 2}, code=("world",))
 
 
-# Texts for a base model that the profile trains.
-SENTENCES = Product(
-    "prefix/sentences", _sentences, settings=lambda: {"texts": _recipe().sentences}, code=("prefix/sentences.py",)
-)
-TOKENIZER = Product(
-    "prefix/tokenizer",
-    build=_tokenizer,
-    settings=partial(config.section, "subword.bpe", BpeConfig),
-    inputs=lambda: (*TEXTS, SENTENCES, paths.data(CHAT)),
-    code=("japanese", "subword"),
-)
-TOKENS = Product(
-    "prefix/tokens",
-    build=_tokens,
-    settings={"append_eod": True},
-    inputs=lambda: (TOKENIZER, *TEXTS, SENTENCES, paths.data(CHAT)),
-    code=ENCODING,
-)
-# The base model as a Hugging Face folder: either recipe.checkpoint, or a model trained as in chapter 4.
-BASE = Product(
-    "prefix/base",
-    build=_base,
-    settings=_base_settings,
-    inputs=lambda: () if _recipe().checkpoint else (TOKENS, TOKENIZER),
-)
+def base() -> Product:
+    """Return the product whose model/ is the frozen base, a Hugging Face folder: chapter 4's GPT-2, or a published one."""
+    return PUBLISHED if _recipe().checkpoint else pretrain.GPT2
 
 
 def products() -> list[Product]:
     """Return the chapter's products for the current profile, in build order."""
-    return [*([] if _recipe().checkpoint else [SENTENCES, TOKENIZER, TOKENS]), BASE, *tasks()]
+    return [*([PUBLISHED] if _recipe().checkpoint else []), PAIRS, *tasks()]
 
 
 def task(name: str) -> Product:
     """Return a task's product: its prefix and run log. Raises UsageError if the profile has no such task."""
     settings = _settings_of(name)
-    assert settings.data.input
-    return Product(
-        f"prefix/{name}", build=partial(_task, settings), settings=settings.content, inputs=(BASE, settings.data.input)
-    )
+    # The course's own pairs are an input as a product, whose folder may not be there yet.
+    texts = PAIRS if settings.data.input == pairs(name) else settings.data.input
+    assert texts
+    return Product(f"prefix/{name}", build=partial(_task, settings), settings=settings.content, inputs=(base(), texts))
 
 
 def tasks() -> list[Product]:
@@ -150,7 +90,7 @@ def task_settings() -> dict[str, PrefixConfig]:
 def run_settings(task: str, *overrides: str) -> PrefixConfig:
     """Return the settings for a task's run on the profile's base model, with overrides `key=value`."""
     values = config.to_dict(_settings_of(task))
-    values["model"]["base"] = str(BASE.folder / MODEL)
+    values["model"]["base"] = str(base().folder / MODEL)
     return config.build(PrefixConfig, values, overrides)
 
 
@@ -168,19 +108,9 @@ def quick_settings(task: str, *overrides: str) -> PrefixConfig:
 
 
 def build_base() -> str:
-    """Train or fetch the base if it is missing, and return where it comes from and the tokens of each source."""
-    recipe = _recipe()
-    line = fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
-    counts: dict[str, int] = {} if recipe.checkpoint else (TOKENS.manifest() or {"counts": {}})["counts"]
-    if not counts:
-        return line
-    total = sum(counts.values())
-    rows = [
-        tr("{source} {tokens:>9,} tokens, {share:4.0%}", source=f"{name:10}", tokens=count, share=count / total)
-        for name, count in counts.items()
-    ]
-    name = padded(tr("together"), "<10")
-    return "\n".join([line, *rows, tr("{together} {tokens:>9,} tokens", together=name, tokens=total)])
+    """Train or fetch the base if it is missing, and return one line that says where it comes from."""
+    run = config.section("pretrain.recipe", PretrainRecipe).config
+    return fetch.origin(base().path() / MODEL, _recipe().checkpoint, run)
 
 
 def _settings_of(task: str) -> PrefixConfig:
@@ -190,8 +120,15 @@ def _settings_of(task: str) -> PrefixConfig:
     return runs[task]
 
 
+def pairs(task: str) -> Path:
+    """Return the file of the course's own pairs for a task."""
+    return PAIRS.folder / f"{task}.jsonl"
+
+
 def with_data(settings: PrefixConfig) -> PrefixConfig:
     """Return the settings, with data.input set to the course's samples for the task if it is unset."""
     if settings.data.input:
         return settings
-    return replace(settings, data=replace(settings.data, input=paths.data(f"tasks/{settings.task_name}.jsonl")))
+    bundled = paths.data(f"tasks/{settings.task_name}.jsonl")
+    source = bundled if bundled.is_file() else pairs(settings.task_name)
+    return replace(settings, data=replace(settings.data, input=source))

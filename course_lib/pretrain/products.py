@@ -13,7 +13,6 @@ from course_lib.settings import config
 from course_lib.subword import products as subword
 from course_lib.workspace.products import Product
 
-TEXTS = (japanese.WIKIPEDIA, japanese.WEBTEXT)
 # Modules whose changes make token files stale.
 ENCODING = ("pretrain/encode.py", "pretrain/indexed.py")
 # One folder per run. Runs are kept, so that interrupted training resumes and earlier checkpoints are not lost.
@@ -61,9 +60,13 @@ def train(folder: Path, inputs: list[Path], settings: PretrainConfig) -> dict[st
 
 
 TOKENS = Product(
-    "pretrain/tokens", build=_tokenize, settings={"append_eod": True}, inputs=(*TEXTS, subword.BPE), code=ENCODING
+    "pretrain/tokens",
+    build=_tokenize,
+    settings={"append_eod": True},
+    inputs=lambda: (*japanese.texts(), subword.tokenizer()),
+    code=ENCODING,
 )
-GPT2 = Product("pretrain/gpt2", build=train, settings=recipe_settings, inputs=(TOKENS, subword.BPE))
+GPT2 = Product("pretrain/gpt2", build=train, settings=recipe_settings, inputs=lambda: (TOKENS, subword.tokenizer()))
 
 
 def products() -> list[Product]:
@@ -73,4 +76,4 @@ def products() -> list[Product]:
 
 def run_settings() -> PretrainConfig:
     """Return the settings of the run that trains GPT2, with the profile's token files and tokenizer."""
-    return with_products(recipe_settings(), TOKENS.path(), subword.BPE.path())
+    return with_products(recipe_settings(), TOKENS.path(), subword.tokenizer().path())

@@ -137,11 +137,11 @@ def _fitting(prefixes: Sequence[Prefix], config: FtConfig, model: Path) -> tuple
 def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor]) -> None:
     """Write all tensors. Raises CourseError if they do not match the model's configuration or are not finite."""
     config = origin.config
-    specs, biases = layout.weights(config), dict[str, Tensor]()
+    specs, dtype = layout.weights(config), TORCH[config.dtype]
     with progress(layout.total_bytes(config), "B", "export") as bar:
 
         def write(spec: TensorSpec, values: Tensor) -> None:
-            values = values.to(TORCH[config.dtype])
+            values = values.to(dtype)
             name = weight_map.full(spec.weight, config.family) if spec.weight else spec.name
             weight_files.require_finite(model, name, values)
             parts = (values,) if spec.axis is None else values.chunk(config.ranks, spec.axis)
@@ -152,13 +152,14 @@ def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor
         for name, weight in _weights(model, origin, specs):
             values = weight_map.stored(weight, specs[name], config)
             if name.endswith(SUMMED):
-                values = values.to(TORCH[config.dtype]) / origin.biases_divided_by
-                biases[name] = values
+                values = values.to(dtype) / origin.biases_divided_by
             write(specs[name], values)
             if name == "embed_in.weight" and origin.tied:
                 write(specs["lm_head.weight"], values)
         for layer in range(config.layers if config.parallel_residual else 0):
-            attention, mlp = (biases[f"layers.{layer}.{name}"] for name in SUMMED)
+            # Read back, because small tensors kept between large ones would fragment the heap by a tenth of the model
+            files = (folder / f"{layout.LAYERS}{layer}.{name}.bin" for name in SUMMED)
+            attention, mlp = (torch.from_file(str(file), size=config.hidden, dtype=dtype) for file in files)
             write(TensorSpec(f"{layout.LAYERS}{layer}.{BIAS_SUM}", attention.shape), attention + mlp)
         for task, values in prefixes.items():
             if len(values):

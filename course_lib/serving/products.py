@@ -22,7 +22,7 @@ CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_
 def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = None) -> "FtExport":
     """Export the base and its prefixes like WEIGHTS, but for `ranks` ranks; `corrections` None corrects all."""
     recipe = replace(config.section("serving.recipe", RecipeConfig), tensor_parallel=ranks)
-    return _exported(recipe, folder, [prefix.BASE.path(), *(task.path() for task in prefix.tasks())], corrections)
+    return _exported(recipe, folder, [prefix.base().path(), *(task.path() for task in prefix.tasks())], corrections)
 
 
 def _exported(
@@ -46,7 +46,7 @@ WEIGHTS = Product(
     "serving/weights",
     build=_export,
     settings=partial(config.section, "serving.recipe", RecipeConfig),
-    inputs=lambda: (prefix.BASE, *prefix.tasks()),
+    inputs=lambda: (prefix.base(), *prefix.tasks()),
     code=CODE,
 )
 

@@ -23,8 +23,8 @@ from course_lib.settings import profiles
 # All sections that a profile may have. When a chapter starts to read a new section, add it here.
 SECTIONS = (
     "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment",
-    "subword.bpe", "subword.unigram", "subword.experiments", "pretrain.recipe", "gptsan.recipe", "gptsan.vocabulary",
-    "gptsan.corpus", "gptsan.classes", "prefix.recipe", "serving.recipe", "training.runs",
+    "subword.bpe", "subword.unigram", "subword.world", "subword.experiments", "pretrain.recipe", "gptsan.recipe",
+    "gptsan.vocabulary", "gptsan.corpus", "gptsan.classes", "prefix.recipe", "serving.recipe", "training.runs",
 )  # fmt: skip
 # Every settings dataclass uses this: `@dataclass(frozen=True, config=STRICT)`.
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)

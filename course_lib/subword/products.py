@@ -1,4 +1,6 @@
-"""Products for chapter 3: BPE and Unigram tokenizers with and without segmentation, and the GPT-2 XL recipe's BPE."""
+"""Products for chapter 3: BPE and Unigram tokenizers with and without segmentation, and the GPT-2 XL recipe's BPE;
+a BPE for the small world, if the profile's models learn it.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -29,7 +31,7 @@ def train(folder: Path, inputs: list[Path], settings: BpeConfig | UnigramConfig)
     return train_unigram(files, folder, settings)
 
 
-# Lossless, on segmented text: the tokenizer of chapter 4.
+# Lossless, on segmented text.
 BPE = Product("subword/bpe", build=train, settings=bpe_settings, inputs=SEGMENTED, code=CODE)
 # Lossy, as in the GPT-2 XL recipe.
 lossy_settings = partial(bpe_settings, ["lossless=false", "byte_fallback=false"])
@@ -37,8 +39,16 @@ BPE_RECIPE = Product("subword/bpe-recipe", build=train, settings=lossy_settings,
 BPE_RAW = Product("subword/bpe-raw", build=train, settings=bpe_settings, inputs=RAW, code=CODE)
 UNIGRAM = Product("subword/unigram", build=train, settings=unigram_settings, inputs=SEGMENTED, code=CODE)
 UNIGRAM_RAW = Product("subword/unigram-raw", build=train, settings=unigram_settings, inputs=RAW, code=CODE)
+# Of the small world, whose words it holds whole.
+world_settings = partial(config.section, "subword.world", BpeConfig)
+BPE_WORLD = Product("subword/bpe-world", build=train, settings=world_settings, inputs=(japanese.WORLD,), code=CODE)
+
+
+def tokenizer() -> Product:
+    """Return the tokenizer of chapter 4: that of the texts that the profile's models learn."""
+    return BPE_WORLD if japanese.texts() == (japanese.WORLD,) else BPE
 
 
 def products() -> list[Product]:
-    """Return the chapter's products, in build order."""
-    return [BPE, BPE_RECIPE, BPE_RAW, UNIGRAM, UNIGRAM_RAW]
+    """Return the chapter's products for the current profile, in build order."""
+    return list(dict.fromkeys([BPE, BPE_RECIPE, BPE_RAW, UNIGRAM, UNIGRAM_RAW, tokenizer()]))

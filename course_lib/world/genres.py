@@ -2,7 +2,12 @@
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
+import orjson
+
+from course_lib.files import atomic_write
+from course_lib.notebooks.progress import progress
 from course_lib.world import day, match, recipe, tale, weather
 from course_lib.world.genre import Document, Genre, write
 
@@ -16,3 +21,14 @@ def documents(number: int, seed: int, genres: tuple[Genre, ...] = GENRES) -> Ite
     """
     for place in range(number):
         yield write(genres, random.Random(f"{seed}/{place}"))
+
+
+def write_documents(target: Path, number: int, seed: int) -> dict[str, float]:
+    """Write documents as JSON Lines (text, genre, facts, bits), and return counts and the bits per character."""
+    characters, bits = 0, 0.0
+    with atomic_write(target) as out, progress(number, "documents", "writing") as bar:
+        for document in documents(number, seed):
+            out.write(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
+            characters, bits = characters + len(document.text), bits + document.bits
+            bar.update()
+    return {"documents": number, "characters": characters, "bits_per_character": bits / characters}

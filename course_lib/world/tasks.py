@@ -1,10 +1,14 @@
 """Tasks on documents of the world: their titles, questions about their facts, polite sentences made plain."""
 
 from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
 
 from course_lib.world import day
 from course_lib.world.check import check, readings
 from course_lib.world.genre import Document, wordings
+from course_lib.world.genres import documents
 
 TITLES = {
     "tale": "{who}と{color}{item}",
@@ -72,3 +76,22 @@ def styles(document: Document) -> Iterator[tuple[str, str]]:
     for sentence in check(document.text).sentences:
         if told := plain(sentence):
             yield sentence, told
+
+
+def write_pairs(folder: Path, number: int, seed: int) -> dict[str, int]:
+    """Write title.jsonl, question.jsonl and plain.jsonl, with a prompt and its target a line; return their lengths.
+
+    `title` has a pair of each document, `question` has one question about each. `plain` has each sentence of letters
+    among as many documents once.
+    """
+    found: dict[str, dict[str, str]] = {"title": {}, "question": {}, "plain": {}}
+    for place, document in enumerate(documents(number, seed)):
+        found["title"][document.text] = title(document)
+        question, answer, _fact = (asked := questions(document))[place % len(asked)]
+        found["question"][document.text + question] = answer
+    for letter in documents(number, seed, (day.LETTER,)):
+        found["plain"] |= dict(styles(letter))
+    for task, pairs in found.items():
+        lines = (orjson.dumps({"prompt": prompt, "target": target}) + b"\n" for prompt, target in pairs.items())
+        (folder / f"{task}.jsonl").write_bytes(b"".join(lines))
+    return {task: len(pairs) for task, pairs in found.items()}

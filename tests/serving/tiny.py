@@ -29,18 +29,18 @@ def require_server() -> None:
         pytest.importorskip(part)
 
 
-def model(family: layout.Family = "gptneox"):
+def model(family: layout.Family = "gptneox", positions: int = POSITIONS):
     """A model that repeats itself little, so that a wrong token shows in what follows."""
     torch.manual_seed(11)
     if family == "gptneox":
         built = GPTNeoXForCausalLM(GPTNeoXConfig(
             vocab_size=VOCABULARY, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=2 * HIDDEN,
-            max_position_embeddings=POSITIONS, rope_parameters={"rope_type": "default", "partial_rotary_factor": 1.0, "rope_theta": 10000.0}, use_parallel_residual=False,
+            max_position_embeddings=positions, rope_parameters={"rope_type": "default", "partial_rotary_factor": 1.0, "rope_theta": 10000.0}, use_parallel_residual=False,
             bos_token_id=START, eos_token_id=END,
         ))  # fmt: skip
     else:
         built = GPT2LMHeadModel(GPT2Config(
-            vocab_size=VOCABULARY, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=2 * HIDDEN, n_positions=POSITIONS, bos_token_id=START, eos_token_id=END,
+            vocab_size=VOCABULARY, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=2 * HIDDEN, n_positions=positions, bos_token_id=START, eos_token_id=END,
         ))  # fmt: skip
     for weight in built.parameters():
         if weight.dim() > 1:
@@ -53,10 +53,10 @@ def prefixes() -> list[torch.Tensor | None]:
     return [torch.randn(length, 2 * LAYERS * HIDDEN) if length else None for length in TASKS.values()]
 
 
-def write(target: Path, family: layout.Family = "gptneox") -> Path:
+def write(target: Path, family: layout.Family = "gptneox", positions: int = POSITIONS) -> Path:
     """The folder that `course ft export` writes of the model, a tokenizer and the prefixes."""
     source = target.with_name(f"{target.name}-source")
-    model(family).save_pretrained(source)
+    model(family, positions).save_pretrained(source)
     tokenizer().save_pretrained(source)
     export(source, target, prefixes=[as_task(*task) for task in zip(TASKS, prefixes(), strict=True)])
     return target
