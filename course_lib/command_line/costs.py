@@ -19,7 +19,6 @@ from course_lib.parallel import default_workers
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
 from course_lib.pretrain import products as pretrain
-from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.subword.config import BpeConfig
 from course_lib.training.memory import plan
@@ -98,17 +97,16 @@ def _recipes() -> tuple[GptsanRecipe, PrefixRecipe]:
 
 def _runs() -> Iterator[tuple[int, str, Any, int]]:
     """Yield (chapter, what it trains, settings, number of samples or 0 if it is unknown) for each training run."""
-    gptsan_recipe, prefix_recipe = _recipes()
+    gptsan_recipe, _ = _recipes()
     yield 4, "GPT-2", pretrain.recipe_settings(), 0
     if not gptsan_recipe.checkpoint:
         yield 5, "GPTSAN", gptsan.base_settings(), 0
     yield 5, tr("extra stage"), gptsan.planned(gptsan.tuned_settings()), 0
-    if not prefix_recipe.checkpoint:
-        yield 6, "GPT-NeoX", config.load(PretrainConfig, prefix_recipe.base), 0
     for name, settings in prefix.task_settings().items():
-        assert settings.data.input
-        with open(settings.data.input, "rb") as file:
-            yield 6, tr("prefix `{name}`", name=name), settings, sum(1 for _ in file)
+        # The course's own pairs may not have been written yet.
+        texts = settings.data.input
+        samples = sum(1 for _ in texts.open("rb")) if texts and texts.is_file() else prefix.DOCUMENTS
+        yield 6, tr("prefix `{name}`", name=name), settings, samples
 
 
 def _training(chapter: int, what: str, settings: Any, samples: int, tokens: float) -> Stage:

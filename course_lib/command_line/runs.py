@@ -133,9 +133,11 @@ def _complete_prefix(settings: PrefixConfig, _file: Path) -> PrefixConfig:
     from course_lib.prefix import products
 
     settings = products.with_data(settings)
+    if settings.data.input == products.pairs(settings.task_name):
+        products.PAIRS.path()
     if settings.model.base:
         return settings
-    return replace(settings, model=replace(settings.model, base=products.BASE.path() / products.MODEL))
+    return replace(settings, model=replace(settings.model, base=products.base().path() / products.MODEL))
 
 
 PRETRAIN = RunKind(

@@ -150,9 +150,14 @@ WEBTEXT = Product(
 WORLD = Product("corpus/world", build=_world, settings=_world_settings, code=("world",))
 
 
+def has_world() -> bool:
+    """Return whether the profile's models learn the small world."""
+    return _sources().world > 0
+
+
 def texts() -> tuple[Product, ...]:
     """Return the texts that the profile's models learn: the small world if it has one, else the two corpora."""
-    return (WORLD,) if _sources().world else (WIKIPEDIA, WEBTEXT)
+    return (WORLD,) if has_world() else (WIKIPEDIA, WEBTEXT)
 
 
 def products() -> list[Product]:
@@ -160,4 +165,4 @@ def products() -> list[Product]:
     sources = _sources()
     downloads = ((JAWIKI, sources.wikipedia), (CC100, sources.webtext))
     downloaded = [product for product, kind in downloads if kind == "download"]
-    return [*downloaded, WIKIPEDIA, WEBTEXT, *([WORLD] if sources.world else [])]
+    return [*downloaded, WIKIPEDIA, WEBTEXT, *([WORLD] if has_world() else [])]

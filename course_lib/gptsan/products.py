@@ -1,6 +1,7 @@
 """Products for chapter 5: vocabulary, examples, base model, base model with an extra stage, and tuned model."""
 
 import shutil
+import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib import paths
 from course_lib.checkpoints import fetch
-from course_lib.corpus import products as corpus_products
+from course_lib.corpus import products as corpus
 from course_lib.corpus.products import DOCUMENTS
 from course_lib.documents import read_texts
 from course_lib.errors import UsageError
@@ -20,9 +21,11 @@ from course_lib.workspace.products import Product
 
 if TYPE_CHECKING:
     from course_lib.gptsan.examples import Examples
+    from course_lib.gptsan.inputs import Source
 
-TEXTS = (corpus_products.WIKIPEDIA, corpus_products.WEBTEXT)
 CLASSES_LIST = "classified/list.csv"
+# Documents of each genre of the small world that are examples of its class, and their seed.
+CLASS_DOCUMENTS, CLASS_SEED = 300, 3
 # Contains one folder per run, next to the products, so that interrupted training can be resumed.
 RUNS = "gptsan/runs"
 # Name of the model folder inside a product folder; from_pretrained can load it.
@@ -60,24 +63,29 @@ def _vocabulary(folder: Path, inputs: list[Path], settings: VocabularyConfig | d
 
 
 def _corpus(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
-    """Encode the corpus, each document from a file of its own, because examples are packed for each file."""
+    from course_lib.gptsan.inputs import Source
+
     tokenizer, *sources = inputs
-    texts = folder / "texts"
-    texts.mkdir()
-    for source in sources:
-        for number, text in enumerate(read_texts(source / DOCUMENTS)):
-            (texts / f"{source.name}-{number:06}.txt").write_text(text, encoding="utf8")
-    counts = _examples(folder, [tokenizer, texts / "*.txt"], settings)
-    shutil.rmtree(texts)
-    return counts
+    return _examples(folder, tokenizer, [Source(source / DOCUMENTS) for source in sources], settings)
 
 
-def _examples(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
+def _classes(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
+    from course_lib.gptsan.inputs import Source, list_documents
+    from course_lib.world.genres import GENRES, write_documents
+
+    if not corpus.has_world():
+        return _examples(folder, inputs[0], list_documents(str(inputs[1]), settings.d_spout), settings)
+    with tempfile.TemporaryDirectory() as work_folder:
+        sources = [Source(Path(work_folder) / f"{genre.name}.jsonl", number) for number, genre in enumerate(GENRES)]
+        for genre, source in zip(GENRES, sources, strict=True):
+            write_documents(source.path, CLASS_DOCUMENTS, CLASS_SEED, (genre,))
+        return _examples(folder, inputs[0], sources, settings)
+
+
+def _examples(folder: Path, tokenizer: Path, sources: "list[Source]", settings: EncodeConfig) -> dict[str, Any]:
     from course_lib.gptsan.encode import encode_documents
-    from course_lib.gptsan.inputs import list_documents
 
-    documents = list_documents(str(inputs[1]), settings.d_spout)
-    report = encode_documents(documents, inputs[0], folder, settings, default_workers())
+    report = encode_documents(sources, tokenizer, folder, settings, default_workers())
     return {name: report[name] for name in ("examples", "tokens")}
 
 
@@ -156,6 +164,8 @@ def _corpus_settings() -> EncodeConfig:
 def _classes_inputs() -> tuple[Path | Product, ...]:
     from course_lib.gptsan.inputs import list_documents
 
+    if corpus.has_world():
+        return (VOCABULARY,)
     listed = paths.data(CLASSES_LIST)
     texts = (document.path for document in list_documents(str(listed), 1 << 20))
     return (VOCABULARY, listed, *texts)
@@ -166,11 +176,17 @@ VOCABULARY = Product(
     "gptsan/vocabulary",
     build=_vocabulary,
     settings=lambda: {} if _recipe().checkpoint else config.section("gptsan.vocabulary", VocabularyConfig),
-    inputs=lambda: (BASE,) if _recipe().checkpoint else TEXTS,
+    inputs=lambda: (BASE,) if _recipe().checkpoint else corpus.texts(),
     code=("gptsan/vocabulary.py",),
 )
 # Examples without classes; not in profiles whose gptsan.recipe.checkpoint names an existing base model.
-CORPUS = Product("gptsan/corpus", build=_corpus, settings=_corpus_settings, inputs=(VOCABULARY, *TEXTS), code=ENCODING)
+CORPUS = Product(
+    "gptsan/corpus",
+    build=_corpus,
+    settings=_corpus_settings,
+    inputs=lambda: (VOCABULARY, *corpus.texts()),
+    code=ENCODING,
+)
 # Base model: a copy of the one that gptsan.recipe.checkpoint names, or a new one trained on the corpus.
 BASE: Product = Product(
     "gptsan/base",
@@ -178,13 +194,13 @@ BASE: Product = Product(
     settings=lambda: {"checkpoint": _recipe().checkpoint} if _recipe().checkpoint else base_settings(),
     inputs=lambda: () if _recipe().checkpoint else (VOCABULARY, CORPUS),
 )
-# Examples with classes.
+# Examples with classes: genres of the small world in a profile that has one, else the texts in data/classified.
 CLASSES = Product(
     "gptsan/classes",
-    build=_examples,
+    build=_classes,
     settings=partial(config.section, "gptsan.classes", EncodeConfig),
     inputs=_classes_inputs,
-    code=ENCODING,
+    code=(*ENCODING, "world"),
 )
 # Base model with extra layers.
 EXTRA = Product(

@@ -34,7 +34,7 @@ WORLD = _segmented("japanese/world", corpus.WORLD)
 
 def texts() -> tuple[Product, ...]:
     """Return the segmented texts that the profile's models learn."""
-    return (WORLD,) if corpus.texts() == (corpus.WORLD,) else (WIKIPEDIA, WEBTEXT)
+    return (WORLD,) if corpus.has_world() else (WIKIPEDIA, WEBTEXT)
 
 
 def products() -> list[Product]:

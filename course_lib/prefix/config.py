@@ -136,7 +136,7 @@ class QuickConfig:
 class RecipeConfig:
     """Profile settings for this chapter."""
 
-    checkpoint: str | None = setting(None, "existing base: a folder, or a name on the Hub; unset: the GPT-2 of chapter 4")
+    checkpoint: str | None = setting(None, "existing base: a folder, or a name on the Hub; unset: chapter 4's GPT-2")
     tasks: tuple[str, ...] = setting(
         ("prefix-tiny.yaml", "prefix-tiny-title.yaml"),
         "runs that each train one prefix: files under course_lib/configs, or paths",

@@ -20,6 +20,8 @@ from course_lib.workspace.products import Product
 
 # Contains one folder per run.
 RUNS = "prefix/runs"
+# Documents from which pairs are made.
+DOCUMENTS = 2_000
 # Name of the model folder in the base model's product.
 MODEL = "model"
 
@@ -54,11 +56,11 @@ def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: An
 # A published base: a copy of the one that recipe.checkpoint names.
 PUBLISHED = Product("prefix/base", build=_published, settings=lambda: {"checkpoint": _recipe().checkpoint})
 # Prompts and targets made from documents of the small world that no model has read: a file for each task.
-PAIRS = Product("prefix/pairs", build=_pairs, settings={"documents": 2_000, "seed": 2}, code=("world",))
+PAIRS = Product("prefix/pairs", build=_pairs, settings={"documents": DOCUMENTS, "seed": 2}, code=("world",))
 
 
 def base() -> Product:
-    """Return the product whose model/ is the frozen base, a Hugging Face folder: chapter 4's GPT-2, or a published one."""
+    """Return the product whose model/ is the frozen base: chapter 4's GPT-2, or a published model."""
     return PUBLISHED if _recipe().checkpoint else pretrain.GPT2
 
 

@@ -143,10 +143,11 @@ def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor
         def write(spec: TensorSpec, values: Tensor) -> None:
             values = values.to(dtype)
             name = weight_map.full(spec.weight, config.family) if spec.weight else spec.name
-            weight_files.require_finite(model, name, values)
             parts = (values,) if spec.axis is None else values.chunk(config.ranks, spec.axis)
             for file, part in zip(spec.files(config.ranks), parts, strict=True):
-                part.contiguous().view(torch.uint8).numpy().tofile(folder / file)
+                part = part.contiguous()
+                weight_files.require_finite(model, name, part)
+                part.view(torch.uint8).numpy().tofile(folder / file)
                 bar.update(part.nbytes)
 
         for name, weight in _weights(model, origin, specs):

@@ -46,7 +46,7 @@ BPE_WORLD = Product("subword/bpe-world", build=train, settings=world_settings, i
 
 def tokenizer() -> Product:
     """Return the tokenizer of chapter 4: that of the texts that the profile's models learn."""
-    return BPE_WORLD if japanese.texts() == (japanese.WORLD,) else BPE
+    return BPE_WORLD if corpus.has_world() else BPE
 
 
 def products() -> list[Product]:

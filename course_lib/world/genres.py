@@ -23,11 +23,11 @@ def documents(number: int, seed: int, genres: tuple[Genre, ...] = GENRES) -> Ite
         yield write(genres, random.Random(f"{seed}/{place}"))
 
 
-def write_documents(target: Path, number: int, seed: int) -> dict[str, float]:
+def write_documents(target: Path, number: int, seed: int, genres: tuple[Genre, ...] = GENRES) -> dict[str, float]:
     """Write documents as JSON Lines (text, genre, facts, bits), and return counts and the bits per character."""
     characters, bits = 0, 0.0
     with atomic_write(target) as out, progress(number, "documents", "writing") as bar:
-        for document in documents(number, seed):
+        for document in documents(number, seed, genres):
             out.write(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
             characters, bits = characters + len(document.text), bits + document.bits
             bar.update()

@@ -11,16 +11,16 @@ WORDINGS = wordings("""
 opening  {venue}で、{home}と{away}が{sport}の試合をしました。
          {home}対{away}の{sport}の試合が、{venue}で行われました。
          {home}と{away}の{sport}の試合が、{venue}でありました。
-result   {winner}が、{high}対{low}で{loser}に勝ちました。
+result   {winner}が、{high}対{low}で勝ちました。
          試合は、{high}対{low}で{winner}の勝ちでした。
-         {loser}は、{low}対{high}で{winner}に敗れました。
+         {high}対{low}で、{winner}が勝利をおさめました。
 hero     {winner}の{hero}選手が、最後までよく走りました。
          {winner}の{hero}選手が、大事な点を決めました。
 comment  {hero}選手は、「みんなのおかげです」と話しました。
          「とてもうれしいです」と、{hero}選手は言いました。
          {winner}の監督は、{hero}選手をほめました。
-ending   {loser}の監督は、「次は必ず勝ちます」と言いました。
-         {winner}は、次の試合でも勝利をめざします。
+ending   {winner}は、次の試合でも勝利をめざします。
+         {winner}の次の試合は、来週行われます。
 """)
 
 
@@ -28,18 +28,16 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw the teams, who wins, and by how much."""
     home = draw.one(CITIES)
     away = draw.one(city for city in CITIES if city != home)
-    winner, loser = draw.one(((home, away), (away, home)))
+    winner = draw.one((home, away))
     high, low = draw.one(SCORES)
     facts: Facts = {"sport": draw.one(SPORTS), "venue": draw.one(VENUES), "home": home, "away": away}
-    facts |= {"winner": winner, "loser": loser, "high": high, "low": low, "hero": draw.one(PEOPLE)}
+    facts |= {"winner": winner, "high": high, "low": low, "hero": draw.one(PEOPLE)}
     return facts, [*WORDINGS]
 
 
 RULES: Rules = {
     "two teams": lambda home, away: home != away,
     "winner and teams": lambda home, away, winner: winner in (home, away),
-    "loser and teams": lambda home, away, loser: loser in (home, away),
-    "winner and loser": lambda winner, loser: winner != loser,
     "points": lambda high, low: high > low,
 }
 GENRE = Genre("match", draw, WORDINGS, RULES)

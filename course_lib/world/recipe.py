@@ -20,19 +20,19 @@ GRAMS = 80  # for each person
 WORDINGS = wordings("""
 opening  今日は、{vegetable}と{meat}の{dish}を作ります。
          {vegetable}と{meat}の{dish}の作り方です。
-         {meat}と{vegetable}の{dish}を紹介します。
+         {vegetable}と{meat}の{dish}を紹介します。
 amounts  材料は{people}人分で、{vegetable}が{count}個、{meat}が{grams}グラムです。
          {people}人分の材料は、{vegetable}{count}個と{meat}{grams}グラムです。
 more     ほかに、{added}と{seasoning}を使います。
          {added}と{seasoning}も用意します。
 cut      まず、{vegetable}と{added}を{shape}切ります。
          はじめに、{vegetable}と{added}を{shape}切っておきます。
-boil     次に、なべに{meat}と{vegetable}、カップ{cups}杯の{liquid}を入れて、{minutes}分煮ます。
-         なべに{liquid}をカップ{cups}杯入れ、{meat}と{vegetable}を{minutes}分煮ます。
-fry      次に、フライパンに油を熱して、{meat}と{vegetable}を{minutes}分炒めます。
-         フライパンに油をひき、{meat}と{vegetable}を{minutes}分炒めます。
-steam    次に、湯気の上がった蒸し器に{meat}と{vegetable}を並べて、{minutes}分蒸します。
-         {meat}と{vegetable}を、蒸し器で{minutes}分蒸します。
+boil     次に、なべに{vegetable}と{meat}、カップ{cups}杯の{liquid}を入れて、{minutes}分煮ます。
+         なべに{liquid}をカップ{cups}杯入れ、{vegetable}と{meat}を{minutes}分煮ます。
+fry      次に、フライパンに油を熱して、{vegetable}と{meat}を{minutes}分炒めます。
+         フライパンに油をひき、{vegetable}と{meat}を{minutes}分炒めます。
+steam    次に、湯気の上がった蒸し器に{vegetable}と{meat}を並べて、{minutes}分蒸します。
+         {vegetable}と{meat}を、蒸し器で{minutes}分蒸します。
 season   {added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
          最後に{added}を加え、{seasoning}{spoons}で味をととのえます。
 time     時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。
@@ -41,11 +41,6 @@ serve    {people}人で分けて、熱いうちに食べましょう。
          {people}枚の皿に盛って、できあがりです。
          この{dish}は、ごはんによく合います。
 """)
-
-
-def cups_for(dish: str, people: int) -> int:
-    """Return the cups of water or stock: one a person for a soup, one less for a stew."""
-    return people if dish == "スープ" else people - 1
 
 
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
@@ -58,7 +53,7 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     facts |= {"count": draw.one((people - 1, people)), "grams": GRAMS * people, "spoons": draw.one(SPOONS[people])}
     facts |= {"added": draw.one(ADDED), "seasoning": draw.one(SEASONINGS), "shape": draw.one(SHAPES)}
     if way == "boil":
-        facts |= {"liquid": draw.one(("水", "だし汁")), "cups": cups_for(dish, people)}
+        facts |= {"liquid": draw.one(("水", "だし汁")), "cups": people}
     facts |= {"prepare": prepare, "minutes": minutes, "total": prepare + minutes}
     return facts, ["opening", "amounts", "more", "cut", way, "season", "time", "serve"]
 
@@ -69,7 +64,7 @@ RULES: Rules = {
     "grams and people": lambda people, grams: grams == GRAMS * people,
     "count and people": lambda people, count: people - count in (0, 1),
     "spoons and people": lambda people, spoons: spoons in SPOONS[people],
-    "cups and people": lambda dish, people, cups: cups == cups_for(dish, people),
+    "cups and people": lambda people, cups: cups == people,
     "minutes and dish": lambda dish, minutes: minutes in DISHES[dish][2],
     "sum of minutes": lambda prepare, minutes, total: total == prepare + minutes,
 }

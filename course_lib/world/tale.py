@@ -27,9 +27,9 @@ treasure  {who}の宝物は、{color}{item}でした。
 trip      ある日、{who}は{pet}を連れて{place}へ行きました。
           ある朝、{who}と{pet}は{place}へ遊びに行きました。
           ある日曜日、{who}は{pet}と{place}まで歩いていきました。
-loss      ところが、帰ろうとすると、{color}{item}がありません。
-          気がつくと、{color}{item}がなくなっていました。
-          {pet}と歩いているうちに、{who}は{color}{item}をなくしてしまいました。
+loss      ところが、帰ろうとすると、{item}がありません。
+          気がつくと、{item}がなくなっていました。
+          {pet}と歩いているうちに、{who}は{item}をなくしてしまいました。
 search    {who}は{place}のあちこちをさがしましたが、{item}は見つかりません。
           「どこへ行ったのだろう」と、{who}は悲しそうに言いました。
           {who}と{pet}は、{item}をさがし始めました。

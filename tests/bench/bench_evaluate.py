@@ -16,15 +16,13 @@ from course_lib.command_line.evaluate import GRAMMAR, TRIGRAM, open_model, read_
 from course_lib.evaluation import report
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.gptsan import products as gptsan
-from course_lib.prefix import products as prefix
 from course_lib.pretrain import products as pretrain
 
 SCORES = Path(__file__).with_name("scores.json")
 README = paths.REPOSITORY / "README.md"
 BEGIN, END = "<!-- scores: tests/bench/bench_evaluate.py -->", "<!-- end of scores -->"
 NAMES = {
-    "gpt2": "GPT-2 (chapter 4)",
-    "gpt-neox": "GPT-NeoX, the base of chapters 6 and 7",
+    "gpt2": "GPT-2 (chapters 4, 6 and 7)",
     "gptsan": "GPTSAN, the base of chapter 5",
     TRIGRAM: "character trigram, the baseline",
 }
@@ -36,7 +34,6 @@ def measure() -> dict[str, Any]:
     inputs = report.Inputs.read(texts, read_pairs(GRAMMAR), WindowSettings(batch_size=32))
     folders = {
         "gpt2": pretrain.GPT2.path() / "model",
-        "gpt-neox": prefix.BASE.path() / prefix.MODEL,
         "gptsan": gptsan.BASE.path() / "model",
     }
     results = [report.evaluate(name, open_model(folder), inputs) for name, folder in folders.items()]

@@ -1,4 +1,4 @@
-"""The numbers of notebook 06 that its own cells measure once, over several seeds of the tiny profile: the products `smile` and `plain`.
+"""The numbers of notebook 06 that its own cells measure once, over several seeds of the tiny profile: the products `plain` and `title`.
 
     python -m tests.bench.seeds_prefix [--seeds 1024 1 2]
 
@@ -7,14 +7,12 @@ minute a seed on one core.
 """
 
 from pathlib import Path
-from statistics import mean
 
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.prefix import data, products
 from course_lib.prefix.export import export
 from course_lib.prefix.files import read
-from course_lib.prefix.measure import finished_lines
 from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain import text_codec
 
@@ -22,8 +20,8 @@ from tests.bench import seeds
 
 
 def prefix(seed: int, place: Path) -> dict[str, float]:
-    """Held-out losses, the share of generated lines that end in 😃, and the exact matches of `plain`."""
-    base, found = products.BASE.path() / "model", {}
+    """Held-out losses, and the exact answers with and without the prefix."""
+    base, found = products.base().path() / "model", {}
     generator, codec = Generator(base, text_codec.load), text_codec.load(base)
     decode = codec.decode
     for name in products.task_settings():
@@ -33,17 +31,12 @@ def prefix(seed: int, place: Path) -> dict[str, float]:
         values = read(place / f"{name}.safetensors")
         found[f"{name}: held-out loss [nats]"] = seeds.held_out_loss(run)
         held_out = data.load(settings.data, codec).held_out
-        if name == "smile":
-            prompts = [line[:4] for sample in held_out for line in decode(sample.target).split("\n")][:20]
-            rows = generator.generate(prompts, GenerateConfig(max_new_tokens=48, seed=6), [values] * len(prompts))
-            lines = [line for row in rows for line in finished_lines(row[0].text)]
-            found["smile: lines that end in 😃"] = mean(line.endswith("😃") for line in lines)
-        else:
-            greedy = GenerateConfig(strategy="greedy", max_new_tokens=24)
-            rows = generator.generate([decode(pair.prompt) for pair in held_out], greedy, [values] * len(held_out))
-            wanted = [decode(pair.target) for pair in held_out]
+        greedy = GenerateConfig(strategy="greedy", max_new_tokens=48)
+        prompts, wanted = ([decode(getattr(pair, part)) for pair in held_out] for part in ("prompt", "target"))
+        for told, how in ((name, [values] * len(held_out)), (f"{name}, without prefix", [None] * len(held_out))):
+            rows = generator.generate(prompts, greedy, how)
             right = sum(row[0].continuation.strip() == target for row, target in zip(rows, wanted, strict=True))
-            found[f"{name}: answers right of {len(wanted)}"] = right
+            found[f"{told}: answers right of {len(wanted)}"] = right
     return found
 
 
