@@ -260,11 +260,12 @@ print(peak() - before)
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="only Linux tells a process its peak of memory")
 def test_memory_does_not_grow_with_the_model(tmp_path: Path, sources):
     with torch.device("meta"):
-        model = build("parallel", hidden_size=512, intermediate_size=2048, num_hidden_layers=12)
+        model = build("parallel", hidden_size=512, intermediate_size=2048, num_hidden_layers=30)
     model = model.half().to_empty(device="cpu")
     for weight in model.parameters():
         weight.data.fill_(0.5)
-    model.save_pretrained(tmp_path / "large", max_shard_size="30MB")
-    assert sum(file.stat().st_size for file in tmp_path.glob("large/*.safetensors")) > 70 * 2**20
+    # The peak includes one mapped file, whose pages the system can drop: small files leave what the export itself holds
+    model.save_pretrained(tmp_path / "large", max_shard_size="10MB")
+    assert sum(file.stat().st_size for file in tmp_path.glob("large/*.safetensors")) > 180 * 2**20
     command = [sys.executable, "-c", PEAK, sources["parallel"], tmp_path / "large", tmp_path]
-    assert int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) < 36  # MiB
+    assert int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) < 24  # MiB
