@@ -53,8 +53,16 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
 
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
-    """Stack samples into tensors: x, y [B, T]; i [B]; spout [B, d_spout] if the samples have one."""
-    return {name: torch.from_numpy(np.stack([sample[name] for sample in samples])) for name in samples[0]}
+    """Stack samples into tensors: x, y [B, T]; i [B]; spout [B, d_spout] if the samples have one.
+
+    T is the length of the longest sample: positions behind its last target are padding.
+    """
+    longest = 1 + max(int(np.flatnonzero(sample["y"] != NO_TARGET).max(initial=0)) for sample in samples)
+    cut = {"x": slice(longest), "y": slice(longest)}
+    return {
+        name: torch.from_numpy(np.stack([sample[name][cut.get(name, ...)] for sample in samples]))
+        for name in samples[0]
+    }
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 from course_lib.world.words import PEOPLE
 
-PETS = {"犬": ("ポチ", "クロ"), "猫": ("ミケ", "タマ"), "うさぎ": ("ユキ", "モモ")}
+PETS = {"犬": "ポチ", "猫": "ミケ", "うさぎ": "モモ"}
 COLORS = ("赤い", "青い", "白い", "黄色い")
 ITEMS = ("帽子", "傘", "手袋", "かばん", "笛")
 SPOTS = {
@@ -27,12 +27,12 @@ treasure  {who}の宝物は、{color}{item}でした。
 trip      ある日、{who}は{pet}を連れて{place}へ行きました。
           ある朝、{who}と{pet}は{place}へ遊びに行きました。
           ある日曜日、{who}は{pet}と{place}まで歩いていきました。
-loss      ところが、帰ろうとすると、{item}がありません。
-          気がつくと、{item}がなくなっていました。
-          {pet}と歩いているうちに、{who}は{item}をなくしてしまいました。
-search    {who}は{place}のあちこちをさがしましたが、{item}は見つかりません。
+loss      ところが、帰ろうとすると、{color}{item}がありません。
+          気がつくと、{color}{item}がなくなっていました。
+          {pet}と歩いているうちに、{who}は{color}{item}をなくしてしまいました。
+search    {who}は{place}のあちこちをさがしましたが、{color}{item}は見つかりません。
           「どこへ行ったのだろう」と、{who}は悲しそうに言いました。
-          {who}と{pet}は、{item}をさがし始めました。
+          {who}と{pet}は、{color}{item}をさがし始めました。
 meeting   そこへ、{helper}がやって来ました。
           しばらくすると、{helper}が通りかかりました。
           ちょうどそのとき、{helper}に会いました。
@@ -44,21 +44,21 @@ hint      そのとき、{pet}が急に走りだしました。
           そのとき、{pet}が何かに気づいて歩きだしました。
           そのとき、{pet}が{who}をふり返って、歩きだしました。
 found     行ってみると、{item}は{spot}にありました。
-          行ってみると、{spot}に{item}がありました。
-          {who}は、{spot}で{item}を見つけました。
+          行ってみると、{spot}に{color}{item}がありました。
+          {who}は、{spot}で{color}{item}を見つけました。
 thanks    {who}はお礼を言って、{helper}に{gift}をわたしました。
           {who}は「ありがとうございました」と言って、{helper}に{gift}をわたしました。
 praise    「よくやったね」と言って、{who}は{pet}の頭をなでました。
           「ありがとう」と言って、{who}は{pet}をだきしめました。
 ending    {who}と{pet}は、{item}を持って家へ帰りました。
-          その夜、{who}は{item}をそばに置いて眠りました。
+          その夜、{who}は{color}{item}をそばに置いて眠りました。
           それからというもの、{who}は{item}を前よりも大切にするようになりました。
 """)
 
 
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw who loses what and where, and whether a passer-by helps."""
-    facts: Facts = {"who": draw.one(PEOPLE), "animal": (animal := draw.one(PETS)), "pet": draw.one(PETS[animal])}
+    facts: Facts = {"who": draw.one(PEOPLE), "animal": (animal := draw.one(PETS)), "pet": PETS[animal]}
     facts |= {"color": draw.one(COLORS), "item": draw.one(ITEMS)}
     facts |= {"place": (place := draw.one(SPOTS)), "spot": draw.one(SPOTS[place])}
     kinds = ["opening", "treasure", "trip", "loss"] + ["search"] * draw.happens(0.5)
@@ -69,7 +69,7 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
 
 
 RULES: Rules = {
-    "pet and animal": lambda animal, pet: pet in PETS[animal],
+    "pet and animal": lambda animal, pet: pet == PETS[animal],
     "spot and place": lambda place, spot: spot in SPOTS[place],
 }
 GENRE = Genre("tale", draw, WORDINGS, RULES)
