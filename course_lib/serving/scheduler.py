@@ -1,6 +1,8 @@
 """The thread that answers requests with continuous batching: it decides which rows join the batch, and when.
 
-Waiting rows join in the order of their arrival. A request whose client is gone leaves the batch.
+Waiting rows join in the order of their arrival. A request that its client cancels leaves the batch. Triton 2.51 knows
+this for gRPC only, where a deadline or a closed connection also cancels. It does not notice when an HTTP client is gone
+(https://github.com/triton-inference-server/server/issues/7077), so that request is generated to its end.
 """
 
 import time

@@ -36,21 +36,21 @@ search    {who}は{place}のあちこちをさがしましたが、{color}{item}
 meeting   そこへ、{helper}がやって来ました。
           しばらくすると、{helper}が通りかかりました。
           ちょうどそのとき、{helper}に会いました。
-asking    {who}は{helper}に、{item}のことを話しました。
+asking    {who}は{helper}に、{color}{item}のことを話しました。
           「{color}{item}を見ませんでしたか」と、{who}は聞きました。
 answer    すると{helper}は、「{spot}にありましたよ」と教えてくれました。
           {helper}は、「{spot}で見ましたよ」と言いました。
 hint      そのとき、{pet}が急に走りだしました。
           そのとき、{pet}が何かに気づいて歩きだしました。
           そのとき、{pet}が{who}をふり返って、歩きだしました。
-found     行ってみると、{item}は{spot}にありました。
+found     行ってみると、{color}{item}は{spot}にありました。
           行ってみると、{spot}に{color}{item}がありました。
           {who}は、{spot}で{color}{item}を見つけました。
 thanks    {who}はお礼を言って、{helper}に{gift}をわたしました。
           {who}は「ありがとうございました」と言って、{helper}に{gift}をわたしました。
 praise    「よくやったね」と言って、{who}は{pet}の頭をなでました。
           「ありがとう」と言って、{who}は{pet}をだきしめました。
-ending    {who}と{pet}は、{item}を持って家へ帰りました。
+ending    {who}と{pet}は、{color}{item}を持って家へ帰りました。
           その夜、{who}は{color}{item}をそばに置いて眠りました。
           それからというもの、{who}は{item}を前よりも大切にするようになりました。
 """)
