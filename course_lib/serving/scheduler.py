@@ -1,7 +1,7 @@
 """The thread that answers requests with continuous batching: it decides which rows join the batch, and when.
 
-Waiting rows join in the order of their arrival. A request that its client cancels leaves the batch. Triton 2.51 knows
-this for gRPC only, where a deadline or a closed connection also cancels. It does not notice when an HTTP client is gone
+Waiting rows join in the order of their arrival. A request that its client cancels leaves the batch. Triton reports
+this only for gRPC, where a deadline or a closed connection also cancels. It does not notice when an HTTP client is gone
 (https://github.com/triton-inference-server/server/issues/7077), so that request is generated to its end.
 """
 
