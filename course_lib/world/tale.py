@@ -21,37 +21,37 @@ WORDINGS = wordings("""
 opening   ある町に、{who}という子どもと、{animal}の{pet}が住んでいました。
           {who}には、{animal}の{pet}という友だちがいました。
           {who}は、{animal}の{pet}といつも一緒でした。
-treasure  {who}の宝物は、{color}{item}でした。
-          {who}は、誕生日にもらった{color}{item}を大切にしていました。
-          {who}のお気に入りは、{color}{item}でした。
+treasure  {who}は、大切な{color}{item}を持っていました。
+          {who}には、誕生日にもらった大切な{color}{item}がありました。
+          {who}は、いつも大切な{color}{item}を持ち歩いていました。
 trip      ある日、{who}は{pet}を連れて{place}へ行きました。
           ある朝、{who}と{pet}は{place}へ遊びに行きました。
           ある日曜日、{who}は{pet}と{place}まで歩いていきました。
-loss      ところが、帰ろうとすると、{color}{item}がありません。
-          気がつくと、{color}{item}がなくなっていました。
-          {pet}と歩いているうちに、{who}は{color}{item}をなくしてしまいました。
-search    {who}は{place}のあちこちをさがしましたが、{color}{item}は見つかりません。
+loss      ところが、帰ろうとすると、大切な{color}{item}がありません。
+          気がつくと、大切な{color}{item}がなくなっていました。
+          {pet}と歩いているうちに、{who}は大切な{color}{item}をなくしてしまいました。
+search    {who}は{place}のあちこちをさがしましたが、{item}は見つかりません。
           「どこへ行ったのだろう」と、{who}は悲しそうに言いました。
-          {who}と{pet}は、{color}{item}をさがし始めました。
+          {who}と{pet}は、{item}をさがし始めました。
 meeting   そこへ、{helper}がやって来ました。
           しばらくすると、{helper}が通りかかりました。
           ちょうどそのとき、{helper}に会いました。
-asking    {who}は{helper}に、{color}{item}のことを話しました。
-          「{color}{item}を見ませんでしたか」と、{who}は聞きました。
+asking    {who}は{helper}に、{item}のことを話しました。
+          「{item}を見ませんでしたか」と、{who}は聞きました。
 answer    すると{helper}は、「{spot}にありましたよ」と教えてくれました。
           {helper}は、「{spot}で見ましたよ」と言いました。
 hint      そのとき、{pet}が急に走りだしました。
           そのとき、{pet}が何かに気づいて歩きだしました。
           そのとき、{pet}が{who}をふり返って、歩きだしました。
-found     行ってみると、{color}{item}は{spot}にありました。
-          行ってみると、{spot}に{color}{item}がありました。
-          {who}は、{spot}で{color}{item}を見つけました。
+found     行ってみると、{item}は{spot}にありました。
+          行ってみると、{spot}に{item}がありました。
+          {who}は、{spot}で{item}を見つけました。
 thanks    {who}はお礼を言って、{helper}に{gift}をわたしました。
           {who}は「ありがとうございました」と言って、{helper}に{gift}をわたしました。
 praise    「よくやったね」と言って、{who}は{pet}の頭をなでました。
           「ありがとう」と言って、{who}は{pet}をだきしめました。
-ending    {who}と{pet}は、{color}{item}を持って家へ帰りました。
-          その夜、{who}は{color}{item}をそばに置いて眠りました。
+ending    {who}と{pet}は、{item}を持って家へ帰りました。
+          その夜、{who}は{item}をそばに置いて眠りました。
           それからというもの、{who}は{item}を前よりも大切にするようになりました。
 """)
 
