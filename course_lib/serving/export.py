@@ -77,6 +77,9 @@ def export(
     origin = describe(model, tensor_parallel, dtype, name, corrections)
     values, own_digest = _fitting(prefixes, origin.config, model)
     config = replace(origin.config, tasks=tuple(PrefixTask(name, len(rows)) for name, rows in values.items()))
+    if config.family == "gpt" and any(map(len, values.values())):
+        # prefix_prompt appears in multi_gpu_gpt/ParallelGptWeight.cc, but not in ParallelGptContextDecoder.cc
+        origin.notes.append("FasterTransformer's GPT engine loads prefixes and does not use them; this course's does")
     with atomic_folder(target) as folder:
         weights_folder = folder / f"{tensor_parallel}-gpu"
         weights_folder.mkdir()

@@ -231,6 +231,7 @@ def test_the_verbs(tmp_path: Path, sources, capsys: pytest.CaptureFixture[str]):
     assert cli._main([*export_verb, "--tensor-parallel", "2", "--dtype", "fp16", "--prefix", str(tmp_path / "smile.pt"), "--prefix", "none="]) == 0  # fmt: skip
     said = capsys.readouterr().out
     assert "in fp16 for 2 ranks, tasks smile, none" in said and "corrected: config.ini says layernorm_eps" in said
+    assert "note: FasterTransformer's GPT engine loads prefixes and does not use them" in said
     assert cli._main(["ft", "inspect", str(tmp_path / "ft"), "--values"]) == 0
     assert "2-gpu: no problems in 43 files" in capsys.readouterr().out
     next(tmp_path.glob("ft/2-gpu/*h_to_4h.bias.1.bin")).unlink()
