@@ -50,7 +50,7 @@ def test_a_file_comes_before_a_profile_of_its_name_and_a_folder_does_not() -> No
     assert profiles.named(Path("xl.yaml")) is None
     assert options.settings(BpeConfig, "subword.bpe", Path("xl.yaml")).vocab_size == 700
     Path("gpt2-tiny.yaml").mkdir()
-    assert config.load(PretrainConfig, "gpt2-tiny.yaml").model.vocab_size == 6000
+    assert config.load(PretrainConfig, "gpt2-tiny.yaml").model.vocab_size == 1280
     with pytest.raises(UsageError, match="no such config"):
         options.settings(BpeConfig, "subword.bpe", Path("absent/xl.yaml"))
     with pytest.raises(UsageError, match="a profile has no settings of this verb"):
@@ -58,7 +58,7 @@ def test_a_file_comes_before_a_profile_of_its_name_and_a_folder_does_not() -> No
 
 
 def test_a_run_is_the_profiles_own_unless_a_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    files = ("gpt2-xl", "gptsan-2.8b-extra14-classes", "prefix-neox-3.6b-lines")
+    files = ("gpt2-xl", "gptsan-2.8b-extra14-classes", "prefix-neox-3.6b-plain")
     for kind, file in zip(runs.KINDS, files, strict=True):
         assert kind.read(Path("xl"), ())[1] == Path(f"{file}.yaml")
         assert f"{file}.yaml, the run of profile xl" in capsys.readouterr().err

@@ -37,7 +37,7 @@ def test_values_are_merged_key_by_key_and_lists_replaced(monkeypatch: pytest.Mon
     assert config.section("pretrain.recipe", Pretrain).config == "gpt2-xl.yaml"
     Path("run.yaml").write_text("extends: gpt2-tiny\ndata: {seq_length: 64}\nengine: {tracking: [wandb]}\n")
     run = config.load(PretrainConfig, "run.yaml")
-    assert run.data.seq_length == 64 and run.engine.tracking == ("wandb",) and run.model.vocab_size == 6000
+    assert run.data.seq_length == 64 and run.engine.tracking == ("wandb",) and run.model.vocab_size == 1280
 
 
 def test_own_profile_has_its_own_workspace_and_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -130,6 +130,6 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     shape = to_dict(load(GptsanConfig, "gptsan-tiny.yaml").model.shape) | {"num_ext_layers": 1}
     GPTSanConfig(**shape).save_pretrained(tmp_path)
     planned = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), None)
-    product = [f"model.checkpoint={tmp_path}", "model.ignore=base", "data.num_context=240"]
+    product = [f"model.checkpoint={tmp_path}", "model.ignore=base", "data.num_context=192"]
     same = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), product)
     assert planner.plan(planned).parts == planner.plan(same).parts

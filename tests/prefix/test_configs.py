@@ -56,7 +56,7 @@ def test_readme_lists_every_setting(heading, kind, sections):
 def test_every_profile_has_two_tasks_and_short_runs_that_one_process_can_make(profile, monkeypatch):
     monkeypatch.setenv("COURSE_PROFILE", profile)
     tasks = products.task_settings()
-    assert {name: settings.data.form for name, settings in tasks.items()} == {"smile": "lines", "plain": "pairs"}
+    assert {name: settings.data.form for name, settings in tasks.items()} == {"plain": "pairs", "title": "pairs"}
     for name, settings in tasks.items():
         steps, ranks = settings.engine.max_steps, settings.launch.ranks
         assert steps and ranks
