@@ -9,25 +9,44 @@ import numpy as np
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
+# Ticks of a logarithmic axis [nats].
+LOSSES = (0.25, 0.5, 1, 2, 4, 8)
 
-def loss_curve(log: Sequence[Mapping[str, Any]], vocab_size: int | None = None, unigram: float | None = None) -> Any:
-    """Plot the losses of a log, with lines at ln V, for a guess, and at the unigram's loss [nats per token]."""
+
+def loss_curve(
+    log: Sequence[Mapping[str, Any]],
+    vocab_size: int | None = None,
+    unigram: float | None = None,
+    source: float | None = None,
+) -> Any:
+    """Plot the losses of a log, with lines for guessing, the unigram and the source's entropy [nats per token]."""
     figure, axis = subplots()
-    kinds = (("train", tr("training"), AFTER, None), ("eval", tr("held out"), COLOURS[1], "o"))
-    for kind, name, colour, marker in kinds:
+    kinds = (("train", tr("training"), AFTER, None, "top"), ("eval", tr("held out"), COLOURS[1], "o", "bottom"))
+    for kind, name, colour, marker, side in kinds:
         entries = [entry for entry in log if entry["kind"] == kind]
         steps, losses = [entry["step"] for entry in entries], [entry["loss"] for entry in entries]
         axis.plot(steps, losses, color=colour, marker=marker)
         if entries:
             axis.annotate(f" {name}", (steps[-1], losses[-1]), xytext=(6, 0), textcoords="offset points",
-                          color=colour, va="center")  # fmt: skip
-    heights = [(vocab_size and math.log(vocab_size), tr("guessing: ln V")), (unigram, tr("unigram model"))]
-    for (height, name), style in zip(heights, (":", "--"), strict=True):
+                          color=colour, va=side)  # fmt: skip
+    lines = (
+        (vocab_size and math.log(vocab_size), tr("guessing: ln V"), ":", "right", "bottom"),
+        (unigram, tr("unigram model"), "--", "right", "bottom"),
+        (source, tr("the source"), "-.", "left", "top"),
+    )
+    for height, name, style, end, side in lines:
         if height:
             axis.axhline(height, color=BEFORE, linestyle=style)
-            axis.annotate(f"{name} = {height:.2f}", (1, height), xycoords=axis.get_yaxis_transform(), xytext=(0, 2),
-                          textcoords="offset points", color=BEFORE, ha="right", va="bottom")  # fmt: skip
+            axis.annotate(f"{name} = {height:.2f}", (end == "right", height), xycoords=axis.get_yaxis_transform(),
+                          xytext=(0, 2 if side == "bottom" else -2), textcoords="offset points", color=BEFORE,
+                          ha=end, va=side)  # fmt: skip
     axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
+    if source:
+        # The end of the curves is so near to the source that only a logarithmic axis shows the distance.
+        axis.set_yscale("log")
+        axis.set_yticks(LOSSES, [f"{loss:g}" for loss in LOSSES])
+        axis.minorticks_off()
+        axis.set_ylim(bottom=0.8 * source)
     return figure
 
 

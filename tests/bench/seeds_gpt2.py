@@ -2,8 +2,8 @@
 
     python -m tests.bench.seeds_gpt2 [--seeds 1024 1 2]
 
-Seeds change the initial weights and the order of the data; the tokens are the product of chapter 4 (built if missing). About three
-minutes a seed on two cores.
+Seeds change the initial weights and the order of the data; the tokens are the product of chapter 4 (built if missing).
+About three minutes a seed on two cores.
 """
 
 from pathlib import Path
