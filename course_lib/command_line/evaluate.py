@@ -34,7 +34,7 @@ def evaluate(
 
     Bits count all tokens of a document and its end token, over all raw characters but line breaks, those that
     normalization changes included; `lost` is the share of characters that the model's tokens do not restore. Minimal
-    pairs are also judged by a character trigram model, by default of the clean corpus of COURSE_PROFILE.
+    pairs are also judged by a character trigram model, by default of the texts that the models of COURSE_PROFILE learn.
     """
     from course_lib.evaluation import report
 
@@ -93,12 +93,12 @@ def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None
 
 
 def trigram_model(files: Sequence[Path] | None = None) -> Trigram:
-    """Return a character trigram model of the normalized documents in files; None: the profile's clean corpus."""
+    """Return a character trigram model of the normalized documents in files; None: what the profile's models learn."""
     from course_lib.corpus import products
     from course_lib.evaluation.report import documents
     from course_lib.japanese import normalize
 
-    corpus = files or [product.path() / products.DOCUMENTS for product in (products.WIKIPEDIA, products.WEBTEXT)]
+    corpus = files or [product.path() / products.DOCUMENTS for product in products.texts()]
     return Trigram(documents(corpus), normalize)
 
 
