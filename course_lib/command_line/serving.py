@@ -1,6 +1,7 @@
 """Verbs for chapter 7: FasterTransformer folders, a Triton server and its client, CTranslate2."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
@@ -136,6 +137,7 @@ def ask(
     folder: Annotated[Path | None, "the served folder, for its tokenizer and the names of its tasks"] = None,
     tokenizer: Annotated[Path | None, "tokenizer folder; default: FOLDER/tokenizer"] = None,
     task: Annotated[str | None, "name or number of the prefix to use; default: none"] = None,
+    answer_only: Annotated[bool, "print what the model adds, without the prompt"] = False,
     url: Annotated[str, "HOST:PORT of the server's HTTP"] = "127.0.0.1:8000",
     settings: AskConfig = AskConfig(),  # noqa: B008
 ) -> list[Continued]:
@@ -151,6 +153,8 @@ def ask(
     if not tokenizer.is_dir():
         raise UsageError(f"--tokenizer: {tokenizer}: no such folder")
     answers = client.ask(client.Client(url), text_codec.load(tokenizer), prompts, settings, task_number)
+    if answer_only:
+        answers = [[replace(text, prompt="") for text in texts] for texts in answers]
     return continued(prompts, answers)
 
 

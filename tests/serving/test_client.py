@@ -52,6 +52,13 @@ def test_texts_become_tensors_and_tensors_texts(folder: Path) -> None:
     assert server.sent["stop_words_list"].shape == (2, 2, 3) and "bad_words_list" not in server.sent
 
 
+def test_the_verb_prints_the_answer_alone_if_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "Client", lambda url: Echo())
+    for only, text in ((False, "あいうあいう"), (True, "あいう")):
+        (answer,) = verbs.ask(["あいう"], folder=folder, task="plain", answer_only=only)
+        assert (answer.prompt, answer.texts) == ("あいう", [text])
+
+
 class Bytes:
     """A server that answers with the first byte of the input, the input, and its first byte once more."""
 
