@@ -14,6 +14,9 @@ from torch import Tensor
 from course_lib.gptsan.examples import Array, Examples
 from course_lib.gptsan.layouts import NO_TARGET
 
+# Number of examples that are sorted by length.
+WINDOW = 80
+
 
 def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Array:
     """Return the spout input [width, fp32] for class `label`; modes as in run_training.py of tanreinama/GPTSAN."""
@@ -31,12 +34,14 @@ def _order(seed: int, epoch: int, examples: int) -> Array:
 class Samples(torch.utils.data.Dataset[dict[str, Any]]):
     """Dataset of `number` samples: all examples once per epoch, with `shuffle` in a new order each time.
 
-    The seed determines the order and the spout noise. Samples have a spout vector unless the mode is "none".
+    Each WINDOW examples of the random order are sorted by length, so that a batch has little padding. The seed
+    determines the order and the spout noise. Samples have a spout vector unless the mode is "none".
     """
 
     def __init__(self, examples: Examples, number: int, seed: int, mode: str, width: int, shuffle: bool = True) -> None:
         self.examples, self.number, self.seed = examples, number, seed
         self.mode, self.width, self.shuffle = mode, width, shuffle
+        self._window = lru_cache(2)(self._sorted)
 
     def __len__(self) -> int:
         return self.number
@@ -44,12 +49,19 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         epoch, position = divmod(index, len(self.examples))
         if self.shuffle:
-            position = int(_order(self.seed, epoch, len(self.examples))[position])
+            window, place = divmod(position, WINDOW)
+            position = int(self._window(epoch, window)[place])
         sample: dict[str, Any] = dict(self.examples[position])
         if self.mode != "none":
             rng = np.random.default_rng([self.seed, index])
             sample["spout"] = spout_vector(self.mode, int(sample["i"]), self.width, rng)
         return sample
+
+    def _sorted(self, epoch: int, window: int) -> Array:
+        """Return the positions of the examples in a window of the order, the shortest first."""
+        members = _order(self.seed, epoch, len(self.examples))[window * WINDOW : (window + 1) * WINDOW]
+        lengths = (self.examples.arrays["y"][self.examples.rows[members]] != NO_TARGET).sum(1)
+        return members[lengths.argsort(kind="stable")]
 
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
