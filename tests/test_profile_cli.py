@@ -9,7 +9,11 @@ from course_lib import cli
 from course_lib.command_line import costs
 from course_lib.corpus import products
 from course_lib.corpus.config import Sources
+from course_lib.gptsan import products as gptsan
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.settings import config, profiles
+from course_lib.subword import products as subword
 
 TEXT = "猫は庭で遊び、昼には木のかげで眠った。夕方になると台所の前で鳴いて、魚がほしいと言った。雨の日は窓のそばにすわって外を見ていた。"
 
@@ -45,7 +49,7 @@ def test_estimates_follow_length_and_width(monkeypatch: pytest.MonkeyPatch) -> N
         return next(stage.hours for stage in costs.stages() if stage.what.startswith("GPT-2"))
 
     base = hours("extends: gpt2-tiny\n")
-    assert hours("extends: gpt2-tiny\nengine: {max_steps: 1500}\n") == pytest.approx(3 * base)
+    assert hours("extends: gpt2-tiny\nengine: {max_steps: 7800}\n") == pytest.approx(3 * base)
     assert hours("extends: gpt2-tiny\nmodel: {num_layers: 400}\n") > 5 * base
     assert hours("extends: gpt2-xl\n") > 50 * base and "planned for 8 × " in costs.stages()[4].what
 
@@ -62,6 +66,11 @@ def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str], monkey
     assert [path.name for path in found] == ["more.jsonl", "novel.txt"]
     Path("my-text/texts/.hidden").write_text("x")
     assert products.own_files(config.section("corpus.sources", Sources)) == found
+    # The models learn these texts, and their vocabularies are those of the tokenizers.
+    assert not products.has_world()
+    run_file = config.section("pretrain.recipe", PretrainRecipe).config
+    assert config.load(PretrainConfig, run_file).model.vocab_size == subword.bpe_settings().vocab_size
+    assert gptsan.base_settings().model.shape.vocab_size == gptsan.VOCABULARY.resolve()[0].size
     assert run("new", "empty") == 0
     assert "empty/texts" in capsys.readouterr().out
 

@@ -12,10 +12,15 @@ from unittest.mock import Mock
 
 import pytest
 from course_lib import cli, files, paths
+from course_lib.corpus import products as corpus_products
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan import products as gptsan_products
+from course_lib.japanese import products as japanese_products
+from course_lib.prefix import products as prefix_products
+from course_lib.pretrain import products as pretrain_products
 from course_lib.settings import profiles
 from course_lib.settings.config import STRICT, setting
+from course_lib.subword import products as subword_products
 from course_lib.workspace import chapters, cleaning
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import Product, State
@@ -316,6 +321,31 @@ def test_a_product_that_the_profile_lacks_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match="gptsan/corpus"):
         gptsan_products.CORPUS.path()
     assert "gptsan/corpus" not in {product.name for product in chapters.products()}
+
+
+@pytest.mark.parametrize("profile", ["tiny", "colab", "single-gpu"])
+def test_models_learn_the_small_world_where_the_profile_has_it(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_PROFILE", profile)
+    world = profile == "tiny"
+
+    def inputs(product: Product) -> set[str]:
+        return {source.name for source in product.resolve()[1] if isinstance(source, Product)}
+
+    texts = {"world"} if world else {"wikipedia", "webtext"}
+    tokenizer = "subword/bpe-world" if world else "subword/bpe"
+    own = {"corpus/world", "japanese/world", "subword/bpe-world"}
+    assert own & {product.name for product in chapters.products()} == (own if world else set())
+    assert inputs(pretrain_products.TOKENS) == {tokenizer, *(f"japanese/{name}" for name in texts)}
+    assert inputs(pretrain_products.GPT2) == {tokenizer, "pretrain/tokens"}
+    if profile != "single-gpu":
+        assert inputs(gptsan_products.CORPUS) == {"gptsan/vocabulary", *(f"corpus/{name}" for name in texts)}
+    base = "prefix/base" if profile == "single-gpu" else "pretrain/gpt2"
+    for task in prefix_products.tasks():
+        assert inputs(task) == {base, "prefix/pairs"}
+    if not world:
+        for product in (corpus_products.WORLD, japanese_products.WORLD, subword_products.BPE_WORLD):
+            with pytest.raises(UsageError, match=f"^product 'corpus/world' does not exist in profile {profile}, .*$"):
+                product.path()
 
 
 def test_bundled_data_is_found_or_refused() -> None:

@@ -22,6 +22,13 @@ UNITS = (
     (1, mark("{number} h"), 48),
     (1 / 24, mark("{number} days"), inf),
 )
+# GPTSAN's settings for texts with a large vocabulary, in a profile that extends `tiny`.
+GPTSAN_OF_TEXTS = """\
+gptsan:
+  recipe: {base: gptsan-tiny-text.yaml}
+  vocabulary: {size: 4000}
+  classes: {num_context: 240}
+"""
 
 
 def show(name: Annotated[str | None, "a profile's name or path; default: COURSE_PROFILE"] = None) -> object:
@@ -83,14 +90,19 @@ def new(
         if not found:
             raise CourseError(f"{path}: no document in it")
         lengths += found
-    gpt2 = profiles.read_yaml(profiles.file(like))["pretrain"]["recipe"]["config"]
+    chosen = profiles.read_yaml(profiles.file(like))
+    gpt2, gptsan = chosen["pretrain"]["recipe"]["config"], ""
+    if chosen["corpus"]["sources"].get("world"):
+        # Its runs are for the few words of the small world.
+        gpt2, gptsan = "gpt2-tiny-text.yaml", GPTSAN_OF_TEXTS
+    values = {"like": like, "shortest": shortest, "config": gpt2, "gptsan": gptsan}
     with atomic_folder(folder) as temporary:
         (temporary / "texts").mkdir()
         for path in texts:
             shutil.copyfile(path, temporary / "texts" / path.name)
         for template, target in (("profile.yaml", f"{name}.yaml"), ("gpt2.yaml", "gpt2.yaml")):
             text = (profiles.CONFIGS / "new" / template).read_text(encoding="utf8")
-            (temporary / target).write_text(text.format(like=like, shortest=shortest, config=gpt2), encoding="utf8")
+            (temporary / target).write_text(text.format(**values), encoding="utf8")
     profile, short = folder / f"{name}.yaml", sum(length < shortest for length in lengths)
     if texts:
         sizes = {"documents": len(lengths), "characters": sum(lengths), "short": short}
