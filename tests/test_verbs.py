@@ -115,19 +115,19 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(course: Course) -> None
 @pytest.mark.usefixtures("words")
 def test_from_a_frozen_base_to_a_served_prefix(course: Course) -> None:
     new = f"--set engine.max_steps=2 {SHORT}"
-    said = course(f"pretrain -c gpt-neox-tiny.yaml -o base --set data.input=[tokens] {new}{SMALL}")
+    said = course(f"pretrain -c gpt2-tiny.yaml -o base --set data.input=[tokens] {new}{SMALL}")
     assert "step 2" in said and said.endswith("base/model\n")
-    Path("task.jsonl").write_text('{"text": "雨が降る。\\n学生が学ぶ。"}\n' * 40, encoding="utf8")
-    task = "--set data.input=task.jsonl --set model.base=base/model --set model.warm_start_steps=2"
+    Path("task.jsonl").write_text('{"prompt": "雨が降りました。", "target": "雨が降った。"}\n' * 40, encoding="utf8")
+    task = "--set data.input=task.jsonl --set model.base=base/model --set model.warm_start_steps=2 --set data.dev_size=4"
     said = course(f"prefix train -c prefix-tiny.yaml -o run {new}{task} --set optimizer.lr.warmup_steps=1")
     assert "global step 2" in said
-    assert "smile" in course("export run -o smile.safetensors")
-    assert "peft form" in course("prefix convert smile.safetensors -o peft --form peft --base base/model")
+    assert "plain" in course("export run -o plain.safetensors")
+    assert "peft form" in course("prefix convert plain.safetensors -o peft --form peft --base base/model")
     said = course("prefix generate base/model 雨が --prefix peft --max-new-tokens 3")
-    assert said.startswith("[no prefix] 雨が") and "[smile] 雨が" in said
+    assert said.startswith("[no prefix] 雨が") and "[plain] 雨が" in said
     assert "fits" in course("memory -c prefix-neox-3.6b.yaml")
-    said = course("ft export base/model -o served --tensor-parallel 2 --prefix smile.safetensors --prefix none=")
-    assert "tasks smile, none" in said
+    said = course("ft export base/model -o served --tensor-parallel 2 --prefix plain.safetensors --prefix none=")
+    assert "tasks plain, none" in said
     assert "2-gpu" in course("ft inspect served --values")
     course("serve served -o repository --backend fastertransformer")
     assert 'backend: "fastertransformer"' in Path("repository/fastertransformer/config.pbtxt").read_text()

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
 
-from tests.bench.gpu_common import Bench, Part, Values, matrix_rate, synchronize
+from tests.bench.gpu_common import Bench, Part, Values, matrix_rate, neox_shape, synchronize
 from tests.bench.gpu_gptsan import TINY
 
 # parts of the names of attention kernels on the card
@@ -72,9 +72,7 @@ def _gpt2(file: str, bench: Bench) -> Build:
 
 
 def _prefix(bench: Bench) -> Build:
-    shape = replace(
-        config.load(PretrainConfig, "gpt-neox-tiny.yaml" if bench.tiny else "gpt-neox-3.6b.yaml").model, num_layers=1
-    )
+    shape = replace(neox_shape(bench), num_layers=1)
     rows, length = (1, 16) if bench.tiny else (16, 64)
 
     def build(dtype: str) -> Step:

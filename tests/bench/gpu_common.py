@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,6 +19,9 @@ from typing import Any
 import torch
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError
+from course_lib.models.config import ModelConfig
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
 from course_lib.training import log
 from course_lib.training.launch import train
 from course_lib.training.planner import plan
@@ -68,6 +71,13 @@ class Part:
     name: str
     seconds: int
     run: Callable[[Bench], Values]
+
+
+def neox_shape(bench: Bench) -> ModelConfig:
+    """The shape of rinna's 3.6B model, or a tiny one."""
+    shape = config.load(PretrainConfig, "gpt-neox-3.6b.yaml").model
+    tiny = {"vocab_size": 1000, "hidden_size": 64, "num_layers": 2, "num_attention_heads": 4, "ffn_hidden_size": 256}
+    return replace(shape, **tiny, max_position_embeddings=128) if bench.tiny else shape
 
 
 class Enough(Exception):

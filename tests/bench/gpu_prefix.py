@@ -14,12 +14,11 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.models.causal import model_config
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.task import PrefixTask
-from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training.task import Task
 from transformers import AutoModelForCausalLM
 
-from tests.bench.gpu_common import Bench, Part, Values, common_changes, largest, overrides
+from tests.bench.gpu_common import Bench, Part, Values, common_changes, largest, neox_shape, overrides
 from tests.bench.gpu_pretrain import ENTRIES, stand_in
 
 ROWS, LENGTH = 512, 64
@@ -42,9 +41,8 @@ PARTS = [Part("prefix-3.6b-fp16", 140, run)]
 def _weights(bench: Bench) -> None:
     """Random weights of the base, in the run's format."""
     dtype = TORCH[bench.precision("fp16")]  # type: ignore[index]
-    shape = config.load(PretrainConfig, "gpt-neox-tiny.yaml" if bench.tiny else "gpt-neox-3.6b.yaml").model
     with torch.device(bench.device):
-        built = AutoModelForCausalLM.from_config(model_config(shape, 2, 2), dtype=dtype)
+        built = AutoModelForCausalLM.from_config(model_config(neox_shape(bench), 2, 2), dtype=dtype)
     built.save_pretrained(bench.folder / "base")
     del built
     if bench.device == "cuda":

@@ -74,7 +74,7 @@ def _task(chosen: Run, bench: Bench, micro: int, recompute: str) -> Task:
         "optimizer.lr.decay_steps": "null",
         "precision.initial_scale_power": chosen.scale, "engine.test_iters": 0, "engine.compile": chosen.compile,
     }  # fmt: skip
-    file = "gpt2-tiny.yaml" if bench.tiny else f"{chosen.config}.yaml"
+    file = "gpt2-tiny-text.yaml" if bench.tiny else f"{chosen.config}.yaml"
     return Gpt2(config.load(PretrainConfig, file, overrides(changes)))
 
 

@@ -18,6 +18,7 @@ from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.paths import data
+from course_lib.world.genres import documents
 from safetensors.torch import save_file
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
@@ -39,8 +40,9 @@ def write_all(folder: Path) -> None:
 
 
 def texts() -> Iterable[str]:
-    """The bundled texts that tokenizers are trained on."""
-    yield from read_texts(data("chat.jsonl"))
+    """The texts that tokenizers are trained on: bundled ones, and documents of the small world."""
+    yield from read_texts(data("tasks/smile.jsonl"))
+    yield from (document.text for document in documents(300, seed=1))
     for path in sorted((data("classified/list.csv").parent).glob("*/*.txt")):
         yield path.read_text(encoding="utf8")
 
