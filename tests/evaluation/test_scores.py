@@ -10,4 +10,11 @@ def test_the_table_in_the_readme_is_the_recorded_one() -> None:
     text = README.read_text(encoding="utf8")
     assert in_readme(text, table(scores)) == text
     assert [row["model"] for row in scores["models"]] == list(NAMES)
-    assert f"{scores['documents']:,} characters" in text and f"{scores['pairs']} minimal pairs" in text
+    assert f"{scores['documents']} held-out documents" in text and f"{scores['samples']} texts" in text
+    source, gpt2 = scores["models"][:2]
+    assert f"GPT-2 is {gpt2['bits per character'] - source['bits per character']:.3f} bits above" in text
+    assert f"and {100 * gpt2['sentences of the world']:.0f} % of its sentences" in text and gpt2["copied"] == 0
+    assert f"only {100 * gpt2['without contradiction']:.0f} % of its texts" in text
+    right = scores["grammar"]["gpt2"]
+    assert f"{right['pairs']} grammatical pairs of real Japanese it judges {100 * right['accuracy']:.0f} % rightly" in text
+    assert {pairs["pairs"] for one in scores["models"][1:] for name, pairs in one["minimal pairs"].items() if name != "all"} == {120}
