@@ -82,7 +82,7 @@ def conversions(work: Path) -> None:
 def runs(work: Path) -> None:
     """Steps of each kind of run, prefix files, GPTSAN's vocabulary and examples, CTranslate2 models."""
     data = ["--set", f"data.input=[{work / 'tokens-bpe'}]", "--set", f"data.tokenizer={work / 'bpe'}"]
-    course("pretrain", "-c", "gpt2-tiny.yaml", "-o", work / "gpt2-run", *SHORT, *data)
+    course("pretrain", "-c", "gpt2-tiny-text.yaml", "-o", work / "gpt2-run", *SHORT, *data)
 
     course("gptsan", "vocabulary", work / "wiki.jsonl", "-o", work / "vocabulary", "-c", "tiny")
     listed = [DATA / "classified" / "list.csv", "--tokenizer", work / "vocabulary"]
@@ -98,7 +98,8 @@ def runs(work: Path) -> None:
         base = bases.folder(work / family, family)
         course("ct2", "export", base, "-o", work / f"ct2-{family}")
         run = work / f"prefix-{family}-run"
-        task = [f"model.base={base}", f"data.input={work / 'task.jsonl'}", "model.length=4", "data.max_length=44"]
+        task = [f"model.base={base}", f"data.input={work / 'task.jsonl'}", "model.length=4"]
+        task += ["data.form=lines", "data.max_length=44", "data.dev_size=4"]
         changes = [part for key in task for part in ("--set", key)]
         course("prefix", "train", "-c", "prefix-tiny.yaml", "-o", run, *SHORT, *changes)
         show(work, f"ct2-{family}/model.bin")

@@ -35,7 +35,7 @@ def test_a_part_is_measured_once_and_shown_in_the_tables(tmp_path: Path):
 
 
 def test_the_recipe_goes_on_where_it_ended_and_keeps_figures_only(tmp_path: Path):
-    common = ["-o", str(tmp_path), "--minutes", "1", "--speed", "100"]
+    common = ["-o", str(tmp_path), "--minutes", "1", "--speed", "100", "--set", "model.vocab_size=2000"]
     text = ["--text", str(paths.data("tasks/smile.jsonl")), "--vocabulary", "2000"]
     assert gpu_recipe.main([*common, *text, "--stop", "prepared"]) == 0
     assert gpu_recipe.main([*common, "--until", "30"]) == gpu_recipe.LEFT  # no time for a slice

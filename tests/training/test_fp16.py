@@ -34,7 +34,7 @@ def test_the_loss_scale_falls_until_gradients_fit_and_the_checkpoint_is_exported
     changes += ["engine.max_steps=8", "engine.logging_freq=1", "engine.eval_freq=0", "engine.test_iters=0"]
     changes += ["engine.tracking=[]", "launch.ranks=1", "data.seq_length=64"]
     changes += ["precision.dtype=fp16", "precision.initial_scale_power=23"]
-    task = Gpt2(config.load(PretrainConfig, "gpt2-tiny.yaml", changes))
+    task = Gpt2(config.load(PretrainConfig, "gpt2-tiny-text.yaml", changes))
     batch = task.settings.batch.resolve(1)
     run_dir.prepare(task, batch, False, print)
     environment = launch.environment_of_ranks(task.settings, nodes.Nodes({nodes.HERE: 1}))
