@@ -118,7 +118,9 @@ def test_from_a_frozen_base_to_a_served_prefix(course: Course) -> None:
     said = course(f"pretrain -c gpt2-tiny.yaml -o base --set data.input=[tokens] {new}{SMALL}")
     assert "step 2" in said and said.endswith("base/model\n")
     Path("task.jsonl").write_text('{"prompt": "雨が降りました。", "target": "雨が降った。"}\n' * 40, encoding="utf8")
-    task = "--set data.input=task.jsonl --set model.base=base/model --set model.warm_start_steps=2 --set data.dev_size=4"
+    task = (
+        "--set data.input=task.jsonl --set data.dev_size=4 --set model.base=base/model --set model.warm_start_steps=2"
+    )
     said = course(f"prefix train -c prefix-tiny.yaml -o run {new}{task} --set optimizer.lr.warmup_steps=1")
     assert "global step 2" in said
     assert "plain" in course("export run -o plain.safetensors")

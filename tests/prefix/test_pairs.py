@@ -1,7 +1,6 @@
 """Pairs for the tasks of chapter 6: each is what its document says, and the models have not read the documents."""
 
 import re
-from pathlib import Path
 
 import orjson
 import pytest
