@@ -220,6 +220,17 @@ def products() -> list[Product]:
     return [*first, CLASSES, EXTRA, TUNED]
 
 
+def class_names() -> list[str]:
+    """Return the name of each class: the genres of the small world, or the folders in CLASSES_LIST."""
+    from course_lib.world.genres import GENRES
+
+    if corpus.has_world():
+        return [genre.name for genre in GENRES]
+    lines = paths.data(CLASSES_LIST).read_text(encoding="utf8").splitlines()[1:]
+    found = {int(label): name.partition("/")[0] for name, label in (line.split(",") for line in lines)}
+    return [found[label] for label in sorted(found)]
+
+
 def build_base() -> str:
     """Train or fetch the base if it is missing, and return one line that says where it comes from."""
     recipe = _recipe()
