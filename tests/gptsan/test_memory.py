@@ -11,12 +11,12 @@ import torch
 from course_lib.cli import main
 from course_lib.command_line import runs as memory_cli
 from course_lib.gptsan import memory
-from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.config import EncodeConfig, GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.samples import cross_entropy
 from course_lib.gptsan.task import recompute
-from course_lib.settings.config import build, load, to_dict
+from course_lib.settings.config import build, load, section, to_dict
 from course_lib.training import planner
 from course_lib.training.freezing import freeze
 
@@ -130,6 +130,7 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     shape = to_dict(load(GptsanConfig, "gptsan-tiny.yaml").model.shape) | {"num_ext_layers": 1}
     GPTSanConfig(**shape).save_pretrained(tmp_path)
     planned = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), None)
-    product = [f"model.checkpoint={tmp_path}", "model.ignore=base", "data.num_context=192"]
+    length = section("gptsan.classes", EncodeConfig).num_context
+    product = [f"model.checkpoint={tmp_path}", "model.ignore=base", f"data.num_context={length}"]
     same = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), product)
     assert planner.plan(planned).parts == planner.plan(same).parts

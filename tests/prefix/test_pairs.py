@@ -23,7 +23,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
 
 
 def test_a_title_is_made_of_facts_that_the_text_states(pairs: Pairs) -> None:
-    for document, pair in zip(documents(NUMBER, SEED), pairs["title"], strict=True):
+    for document, pair in zip(documents(NUMBER, SEED, tasks.TITLED), pairs["title"], strict=True):
         assert pair["prompt"] == document.text
         wording = tasks.TITLES[tasks.SAME.get(document.genre, document.genre)]
         values = [str(document.facts[name]) for name in re.findall(r"{(\w+)}", wording)]
@@ -38,10 +38,10 @@ def test_a_question_has_its_answer_in_the_text(pairs: Pairs) -> None:
 
 
 def test_polite_sentences_are_distinct_and_their_targets_plain(pairs: Pairs) -> None:
-    prompts = [pair["prompt"] for pair in pairs["plain"]]
-    assert len({*prompts}) == len(prompts) > NUMBER / 2
+    found = pairs["plain"] + pairs["plain-once"]
+    assert len({pair["prompt"] for pair in found}) == len(found) > NUMBER / 2
     polite = re.compile(r"(?:です|でした|ます|ました|ません|ましょう)[かねよ]?。$")
-    for pair in pairs["plain"]:
+    for pair in found:
         assert polite.search(pair["prompt"]) and not polite.search(pair["target"]), pair
 
 
