@@ -22,6 +22,8 @@ from course_lib.workspace.products import Product
 RUNS = "prefix/runs"
 # Documents from which pairs are made.
 DOCUMENTS = 2_000
+# Tasks whose pairs are made from documents of the small world: a file for each.
+WITH_PAIRS = ("title", "question", "plain", "plain-once")
 # Name of the model folder in the base model's product.
 MODEL = "model"
 
@@ -55,7 +57,7 @@ def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: An
 
 # A published base: a copy of the one that recipe.checkpoint names.
 PUBLISHED = Product("prefix/base", build=_published, settings=lambda: {"checkpoint": _recipe().checkpoint})
-# Prompts and targets made from documents of the small world that no model has read: a file for each task.
+# Prompts and targets of the tasks WITH_PAIRS, made from documents that no model has read.
 PAIRS = Product("prefix/pairs", build=_pairs, settings={"documents": DOCUMENTS, "seed": 2}, code=("world",))
 
 
@@ -131,6 +133,6 @@ def with_data(settings: PrefixConfig) -> PrefixConfig:
     """Return the settings, with data.input set to the course's samples for the task if it is unset."""
     if settings.data.input:
         return settings
-    bundled = paths.data(f"tasks/{settings.task_name}.jsonl")
-    source = bundled if bundled.is_file() else pairs(settings.task_name)
+    name = settings.task_name
+    source = pairs(name) if name in WITH_PAIRS else paths.data(f"tasks/{name}.jsonl")
     return replace(settings, data=replace(settings.data, input=source))

@@ -4,7 +4,7 @@ import pytest
 from course_lib.world.check import check, readings
 from course_lib.world.genre import Document
 from course_lib.world.genres import documents
-from course_lib.world.tasks import plain, questions, styles, title
+from course_lib.world.tasks import asked_for, plain, questions, styles, title
 
 
 @pytest.fixture(scope="module")
@@ -14,10 +14,11 @@ def some() -> list[Document]:
 
 def test_a_title_has_facts_of_the_text(some: list[Document]) -> None:
     tale = next(one for one in some if one.genre == "tale")
-    assert title(tale) == "{who}と{color}{item}".format(**tale.facts)
-    for document in some:
-        stated = [str(value) for value in document.facts.values() if str(value) in title(document)]
-        assert len(stated) >= 2
+    assert title(tale) == "{who}と{pet}のさがし物".format(**tale.facts)
+    assert {one.genre for one in some if not title(one)} == {"weather", "recipe"}
+    for document, titled in ((one, named) for one in some if (named := title(one))):
+        stated = [str(value) for value in document.facts.values() if str(value) in titled]
+        assert stated
         assert all(value in document.text for value in stated)
 
 
@@ -44,3 +45,9 @@ def test_a_plain_sentence_says_the_same(some: list[Document]) -> None:
 def test_no_plain_form() -> None:
     assert plain("お元気ですか。") is None
     assert plain("水が水がある。") is None
+
+
+def test_what_a_question_asks_for(some: list[Document]) -> None:
+    for document in some:
+        assert all(asked_for(question) == fact for question, _, fact in questions(document))
+    assert asked_for("お元気ですか。") is None
