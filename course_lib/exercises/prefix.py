@@ -40,7 +40,7 @@ def _shares(length: int) -> list[float]:
     from course_lib.prefix import products
     from course_lib.prefix.comparison import over_seeds
 
-    hurried = products.quick_settings("plain", "engine.max_steps=100")
+    hurried = products.quick_settings("plain", "engine.max_steps=50")
     return [run.matches for run in over_seeds(hurried, {"": [f"model.length={length}"]})[""].runs]
 
 
