@@ -15,6 +15,8 @@ from course_lib.paths import data, root
 from course_lib.settings import config, profiles
 from course_lib.workspace.products import Product
 
+# Modules that write the documents of the small world.
+GENERATOR = tuple(f"world/{name}.py" for name in "genre genres words tale weather recipe match day".split())
 # File name inside each product.
 DOCUMENTS = "documents.jsonl"
 
@@ -147,7 +149,7 @@ WEBTEXT = Product(
     code=("corpus",),
 )
 # The documents of the small world, which need no cleaning; that near-duplicates go would change their probabilities.
-WORLD = Product("corpus/world", build=_world, settings=_world_settings, code=("world",))
+WORLD = Product("corpus/world", build=_world, settings=_world_settings, code=GENERATOR)
 
 
 def has_world() -> bool:

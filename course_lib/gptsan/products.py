@@ -200,7 +200,7 @@ CLASSES = Product(
     build=_classes,
     settings=partial(config.section, "gptsan.classes", EncodeConfig),
     inputs=_classes_inputs,
-    code=(*ENCODING, "world"),
+    code=(*ENCODING, *corpus.GENERATOR),
 )
 # Base model with extra layers.
 EXTRA = Product(

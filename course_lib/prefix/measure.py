@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.checkpoints.quiet import quiet
 from course_lib.prefix.samples import IGNORED, TokenRow, collate
 
 
@@ -18,7 +19,9 @@ def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) ->
     for start in range(0, len(rows), batch_size):
         batch = collate(rows[start : start + batch_size])
         labels = batch["labels"].to(model.base.device)
-        predicted = model(batch["input_ids"].to(model.base.device)).argmax(-1)
+        # Suppress the transformers warning that the ids include the padding id.
+        with quiet():
+            predicted = model(batch["input_ids"].to(model.base.device)).argmax(-1)
         right += int(((predicted == labels) | (labels == IGNORED)).all(-1).sum())
     return right / len(rows) if rows else nan
 

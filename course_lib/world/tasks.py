@@ -12,8 +12,8 @@ from course_lib.world.check import check, readings
 from course_lib.world.genre import Document, wordings
 from course_lib.world.genres import GENRES, documents
 
-# Facts that documents repeat behind such words. A prefix on the tiny GPT-2 does not find others (notebook 06):
-# the place of a day, the color of a lost thing, whatever a recipe or a forecast is about. Those genres have no title.
+# Facts that documents repeat. A prefix on the tiny GPT-2 did not learn titles of others (notebook 06): the place of a
+# day, the color of a lost thing, what a recipe or a forecast is about. So those two genres have no title.
 TITLES = {
     "tale": "{who}と{pet}のさがし物",
     "match": "{winner}の勝ち",

@@ -89,7 +89,7 @@ def main() -> None:
             done += 1
             yield batch
 
-    print(f"{shape.parameters:,} parameters, {len(asked)} questions", flush=True)
+    print(f"{model.num_parameters():,} parameters, {len(asked)} questions", flush=True)
     losses = quick.train(model, loss, watched(), settings.optimizer, chosen.steps)
     print(f"{chosen.steps} steps: {answers()}; training loss {sum(losses[-50:]) / 50:.3f} nats")
 
