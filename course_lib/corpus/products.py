@@ -16,7 +16,8 @@ from course_lib.settings import config, profiles
 from course_lib.workspace.products import Product
 
 # Modules that write the documents of the small world.
-GENERATOR = tuple(f"world/{name}.py" for name in "genre genres words tale weather recipe match day".split())
+GENRES = ("tale", "weather", "recipe", "match", "day")
+GENERATOR = tuple(f"world/{name}.py" for name in ("genre", "genres", "words", *GENRES))
 # File name inside each product.
 DOCUMENTS = "documents.jsonl"
 
