@@ -61,7 +61,8 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
         """Return the positions of the examples in a window of the order, the shortest first."""
         members = _order(self.seed, epoch, len(self.examples))[window * WINDOW : (window + 1) * WINDOW]
         lengths = (self.examples.arrays["y"][self.examples.rows[members]] != NO_TARGET).sum(1)
-        return members[lengths.argsort(kind="stable")]
+        found: Array = members[lengths.argsort(kind="stable")]
+        return found
 
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, Tensor]:

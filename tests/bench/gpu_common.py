@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -75,9 +75,9 @@ class Part:
 
 def neox_shape(bench: Bench) -> ModelConfig:
     """The shape of rinna's 3.6B model, or a tiny one."""
-    shape = config.load(PretrainConfig, "gpt-neox-3.6b.yaml").model
-    tiny = {"vocab_size": 1000, "hidden_size": 64, "num_layers": 2, "num_attention_heads": 4, "ffn_hidden_size": 256}
-    return replace(shape, **tiny, max_position_embeddings=128) if bench.tiny else shape
+    sizes = {"vocab_size": 1000, "hidden_size": 64, "num_layers": 2, "num_attention_heads": 4, "ffn_hidden_size": 256}
+    tiny = [f"model.{name}={size}" for name, size in (sizes | {"max_position_embeddings": 128}).items()]
+    return config.load(PretrainConfig, "gpt-neox-3.6b.yaml", tiny if bench.tiny else []).model
 
 
 class Enough(Exception):
