@@ -1,4 +1,4 @@
-"""Measurements of a prefix or another trained model: exact matches, finished lines, and memory of a training step."""
+"""Measurements of a prefix or another trained model: exact matches, and memory of a training step."""
 
 from collections.abc import Callable, Sequence
 from math import nan
@@ -24,14 +24,6 @@ def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) ->
             predicted = model(batch["input_ids"].to(model.base.device)).argmax(-1)
         right += int(((predicted == labels) | (labels == IGNORED)).all(-1).sum())
     return right / len(rows) if rows else nan
-
-
-def finished_lines(text: str, marks: str = "。！？") -> list[str]:
-    """Return the lines of a text that are not empty; the last one counts if it ends with one of `marks` or an emoji."""
-    *closed, last = text.split("\n")
-    if last and (last[-1] in marks or "\U0001f000" <= last[-1] <= "\U0001faff"):
-        closed.append(last)
-    return [line for line in closed if line.strip()]
 
 
 def kept_for_backward(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, int]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from course_lib.generation.generator import Generator
 from course_lib.models import frozen_base
-from course_lib.prefix.measure import exact_matches, finished_lines, kept_for_backward
+from course_lib.prefix.measure import exact_matches, kept_for_backward
 from course_lib.prefix.model import PrefixModel
 from course_lib.prefix.samples import TokenRow
 from course_lib.pretrain import text_codec
@@ -31,21 +31,6 @@ def test_exact_matches_are_those_of_greedy_generation(tmp_path, family):
     assert exact_matches(model, rows) == 1.0
     assert exact_matches(model, changed) == 0.0
     assert exact_matches(model, [right, *changed], batch_size=2) == 0.25
-
-
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("春。😃\n夏。😃\n", ["春。😃", "夏。😃"]),  # the empty last line is no line
-        ("春。😃\n夏は", ["春。😃"]),  # cut off
-        ("春。😃\n夏だ。", ["春。😃", "夏だ。"]),
-        ("春は\n\n夏！", ["春は", "夏！"]),
-        ("", []),
-        ("ｱ", []),  # half-width katakana are above U+FF00, and no emoji
-    ],
-)
-def test_finished_lines(text, lines):
-    assert finished_lines(text) == lines
 
 
 def test_what_is_kept_for_the_backward_pass():
