@@ -127,8 +127,8 @@ CHAPTER = Chapter(
             "mean and the deviation.",
         ),
         (5, [1, 2, 5, 20]),
-        "After 50 steps, 5 positions have as many exact matches as 20 (27 and 28 %, spread 3 points); 1 and 2 have 15 %. "
-        "A longer prefix costs memory and time in every request. The simplest setting within the spread of the best is "
+        "After 50 steps, 5 positions have as many exact matches as 20 (27 and 28 %, spread 3 points); 1 and 2 have "
+        "15 %. A longer prefix costs memory and time in every request. The simplest setting within the spread of the best is "
         "also the choice of the one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees).",
     ),
 )
