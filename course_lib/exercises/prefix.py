@@ -128,8 +128,9 @@ CHAPTER = Chapter(
         ),
         (5, [1, 2, 5, 20]),
         "After 50 steps, 5 positions have as many exact matches as 20 (27 and 28 %, spread 3 points); 1 and 2 have "
-        "15 %. A longer prefix costs memory and time in every request. The simplest setting within the spread of the best is "
-        "also the choice of the one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees).",
+        "15 %. A longer prefix costs memory and time in every request. The simplest setting within the spread of the "
+        "best is also the choice of the one-standard-error rule (Breiman et al. 1984, Classification and Regression "
+        "Trees).",
     ),
 )
 check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
