@@ -47,10 +47,9 @@ def train(settings: PrefixConfig, build_model: Build = build) -> Case:
     batches = [micro_batches[at : at + batch.accumulation] for at in range(0, len(micro_batches), batch.accumulation)]
     model = build_model(settings).to(device(settings.launch.device))
     loss_of = partial(_loss, model)
-    with one_thread(sum(parameter.numel() for parameter in model.parameters())):
-        # Suppress the transformers warning that the ids include the padding id.
-        with quiet():
-            warm_start(model, settings.model)
+    # Suppress the transformers warning that the ids include the padding id.
+    with one_thread(sum(parameter.numel() for parameter in model.parameters())), quiet():
+        warm_start(model, settings.model)
         _, activations = kept_for_backward(model.train(), lambda: loss_of(micro_batches[0]))
         started = perf_counter()
         losses = quick.train(model, loss_of, batches, settings.optimizer, steps)
