@@ -225,10 +225,10 @@ def test_the_commands(
     archive = str(tmp_path / "cache.zip")
     said = course("cache", "pack", "-o", archive)
     assert re.search(r"^left out: .*japanese/wikipedia \(missing\)", said)
-    assert re.search(rf"\n{archive}: 2 products, [\d.]+ kB in [\d.]+ kB\n$", said)
+    assert re.search(rf"\n{archive}: 3 products, [\d.]+ MB in [\d.]+ kB\n$", said)
     elsewhere("learner")
     said = course("run", "1", "--from-cache", archive)
-    assert re.match(rf"{archive}: 2 products unpacked, [\d.]+ kB\n1 Corpus: up to date; ", said)
+    assert re.match(rf"{archive}: 3 products unpacked, [\d.]+ MB\n1 Corpus: up to date; ", said)
     assert "building" not in said
     said = course("run", "corpus", "--from-cache", archive)
     assert re.match(rf"{archive}: 0 products unpacked, .*\nnot unpacked: corpus/wikipedia \(finished here\), ", said)

@@ -39,6 +39,7 @@ SECTIONS = {
     "corpus.webtext": "corpus.config:WebtextConfig",
     "japanese.segment": "japanese.config:SegmentConfig",
     "subword.bpe": "subword.config:BpeConfig",
+    "subword.world": "subword.config:BpeConfig",
     "subword.unigram": "subword.config:UnigramConfig",
     "subword.experiments": "subword.config:ExperimentsConfig",
     "pretrain.recipe": "pretrain.config:RecipeConfig",

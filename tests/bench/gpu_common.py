@@ -77,6 +77,7 @@ def neox_shape(bench: Bench) -> ModelConfig:
     """The shape of rinna's 3.6B model, or a tiny one."""
     sizes = {"vocab_size": 1000, "hidden_size": 64, "num_layers": 2, "num_attention_heads": 4, "ffn_hidden_size": 256}
     tiny = [f"model.{name}={size}" for name, size in (sizes | {"max_position_embeddings": 128}).items()]
+    tiny.append("data.seq_length=128")
     return config.load(PretrainConfig, "gpt-neox-3.6b.yaml", tiny if bench.tiny else []).model
 
 

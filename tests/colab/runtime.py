@@ -19,7 +19,7 @@ from course_authors.notebooks import SETUP_TAG, address
 FREEZES = {"3.12": "2026-07-14", "3.13": "2026-08-19"}
 # What the set-up cell must leave as it is.
 KEPT = (
-    "torch", "numpy", "protobuf", "ipython", "ipywidgets", "ipykernel", "typer", "omegaconf", "peft", "transformers",
+    "torch", "numpy", "protobuf", "ipython", "ipywidgets", "ipykernel", "typer", "peft", "transformers",
     "tokenizers", "huggingface-hub", "grpcio", "pydantic", "psutil", "matplotlib",
 )  # fmt: skip
 
