@@ -28,7 +28,7 @@ SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
 # The workers share the cores: one thread in each, and servers that they start do not spin while they wait.
 check test tested rehearse: export OMP_NUM_THREADS := 1
-check test tested rehearse: export OMP_WAIT_POLICY := passive
+course check test tested rehearse: export OMP_WAIT_POLICY := passive
 
 check: lint
 	$(PYTEST) -m "not slow"
