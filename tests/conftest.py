@@ -71,6 +71,7 @@ SLOW = (
     "tests/test_parallel.py",
     "tests/test_verbs.py",
     "tests/test_workspace.py",
+    "tests/notebooks/test_known_answer.py",  # late: it takes the model that a notebook has trained
 )
 
 
