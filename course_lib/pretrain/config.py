@@ -2,7 +2,7 @@
 
 from dataclasses import field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -24,9 +24,10 @@ class DataConfig:
     tokenizer: Path | None = setting(None, "folder of the tokenizer that made the tokens; unset: the profile's own")
     split: str = setting("949,50,1", "shares of train, validation and test, contiguous in file order")
     seq_length: int = setting(1024, "tokens per sample; at most model.max_position_embeddings", ge=1, le=1 << 20)
-    packing: bool = setting(
-        True,
-        "true: documents laid end to end are cut into samples, as for GPT-2; false: a sample is one document, padded",
+    packing: Literal["stream", "best-fit"] = setting(
+        "stream",
+        "stream: documents laid end to end are cut into samples, as for GPT-2; "
+        "best-fit: whole documents, which do not see one another",
     )
     train_tokens: int | None = setting(
         None, "length of the training [tokens]; one epoch without this, max_steps and num_train_epochs", ge=1

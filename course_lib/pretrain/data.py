@@ -10,10 +10,10 @@ import numpy as np
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
+from course_lib.pretrain.best_fit import PackedDocuments
 from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.indexed import IndexedDataset, files_of
 from course_lib.pretrain.sampling import Array, Concatenated, GptDataset, Indexed, split_corpora
-from course_lib.pretrain.unpacked import DocumentDataset
 from course_lib.subword import folder
 from course_lib.training.settings import ResolvedBatch
 
@@ -70,10 +70,11 @@ def special_ids(settings: PretrainConfig) -> tuple[int, int]:
 
 
 def sample_tokens(data: DataConfig, part: Concatenated) -> int:
-    """Return the tokens that a sample predicts; without packing, the mean over the documents of `part`, rounded."""
-    if data.packing or not len(part.sizes):
+    """Return the tokens that a sample predicts; of best-fit packing, the mean over `part` in file order, rounded."""
+    if data.packing == "stream" or not len(part.sizes):
         return data.seq_length
-    return max(1, round(float(np.minimum(part.sizes, data.seq_length).mean())))
+    packed = PackedDocuments(part, data.seq_length, None, 0, 0)
+    return max(1, round(int(packed.sizes.sum(dtype=np.int64)) / len(packed)))
 
 
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concatenated) -> int:
@@ -99,11 +100,11 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concate
 
 def dataset(
     settings: PretrainConfig, part: Concatenated, samples: int | None = None
-) -> GptDataset | DocumentDataset | None:
+) -> GptDataset | PackedDocuments | None:
     """Return at least `samples` shuffled samples of a part (None: one epoch); None if it is shorter than a sample."""
-    if not settings.data.packing:
+    if settings.data.packing == "best-fit":
         length, seed = settings.data.seq_length, settings.engine.seed
-        return DocumentDataset(part, length, samples, seed, special_ids(settings)[1]) if len(part.sizes) else None
+        return PackedDocuments(part, length, samples, seed, special_ids(settings)[1]) if len(part.sizes) else None
     if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
         return None
     cache = settings.data.cache or settings.engine.output_dir / "index-cache"

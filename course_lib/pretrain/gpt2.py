@@ -13,6 +13,7 @@ from typing_extensions import override
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
 from course_lib.pretrain import data
+from course_lib.pretrain.best_fit import document_mask
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
@@ -47,6 +48,8 @@ class Gpt2(Task):
             raise UsageError("data.input, data.tokenizer: not set; give token files and their tokenizer")
         if self.settings.model.attention == "flash_attention_2" and find_spec("flash_attn") is None:
             raise UsageError("model.attention: flash_attention_2 needs the package flash-attn; sdpa has such a kernel")
+        if self.settings.model.attention == "flash_attention_2" and self.settings.data.packing == "best-fit":
+            raise UsageError("model.attention: flash_attention_2 takes no mask of documents (data.packing: best-fit)")
         data.special_ids(self.settings)
 
     @cached_property
@@ -65,7 +68,7 @@ class Gpt2(Task):
         """Return a remark if engine.eval_freq asks for evaluations, but the validation part has no whole sample."""
         chosen = self.settings.data
         tokens = int(self.splits.validation.sizes.sum())
-        if not self.settings.engine.eval_freq or tokens > (chosen.seq_length if chosen.packing else 0):
+        if not self.settings.engine.eval_freq or tokens > (chosen.seq_length if chosen.packing == "stream" else 0):
             return ""
         return tr(
             "no evaluation: the validation part (data.split {split}) has {tokens:,} tokens, fewer than one sample of "
@@ -132,7 +135,10 @@ class Gpt2(Task):
         if self.settings.data.mask_loss_at_eod:
             labels = labels.masked_fill(tokens[:, :-1] == self.special_ids[1], MASKED)
         # Padding is on the right, where no token attends to it, so any id will do.
-        logits = model(input_ids=tokens[:, :-1].clamp(min=0), use_cache=False).logits.float()
+        inputs, mask = tokens[:, :-1].clamp(min=0), None
+        if self.settings.data.packing == "best-fit":
+            mask = document_mask(inputs, self.special_ids[1])
+        logits = model(input_ids=inputs, attention_mask=mask, use_cache=False).logits.float()
         return cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=MASKED)
 
 
