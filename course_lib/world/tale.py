@@ -4,14 +4,9 @@ from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 from course_lib.world.words import PEOPLE
 
 PETS = {"犬": "ポチ", "猫": "ミケ", "うさぎ": "モモ"}
-COLORS = ("赤い", "青い", "白い", "黄色い")
-ITEMS = ("帽子", "傘", "手袋", "かばん", "笛")
-SPOTS = {
-    "公園": ("ベンチの下", "すべり台のかげ"),
-    "駅": ("改札の前", "階段の下"),
-    "神社": ("石段の上", "松の木の下"),
-    "学校": ("下駄箱の前", "校門のそば"),
-}
+ITEMS = {"帽子": "赤い", "傘": "青い", "手袋": "白い", "かばん": "黄色い", "笛": "銀色の"}
+PLACES = ("公園", "駅", "神社", "学校")
+SPOTS = ("ベンチの下", "木の下", "階段の下", "入口のそば")
 HELPERS = ("おばあさん", "おじいさん", "先生", "パン屋さん", "郵便屋さん", "大工さん")
 GIFTS = ("花", "りんご", "みかん", "クッキー")
 
@@ -57,8 +52,8 @@ ending    {who}と{pet}は、{item}を持って家へ帰りました。
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw who loses what and where, and whether a passer-by helps."""
     facts: Facts = {"who": draw.one(PEOPLE), "animal": (animal := draw.one(PETS)), "pet": PETS[animal]}
-    facts |= {"color": draw.one(COLORS), "item": draw.one(ITEMS)}
-    facts |= {"place": (place := draw.one(SPOTS)), "spot": draw.one(SPOTS[place])}
+    facts |= {"item": (item := draw.one(ITEMS)), "color": ITEMS[item]}
+    facts |= {"place": draw.one(PLACES), "spot": draw.one(SPOTS)}
     kinds = ["opening", "treasure", "trip", "loss"] + ["search"] * draw.happens(0.5)
     if draw.happens(0.6):
         facts |= {"helper": draw.one(HELPERS), "gift": draw.one(GIFTS)}
@@ -68,6 +63,6 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
 
 RULES: Rules = {
     "pet and animal": lambda animal, pet: pet == PETS[animal],
-    "spot and place": lambda place, spot: spot in SPOTS[place],
+    "color and item": lambda item, color: color == ITEMS[item],
 }
 GENRE = Genre("tale", draw, WORDINGS, RULES)
