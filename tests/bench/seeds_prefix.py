@@ -21,6 +21,7 @@ from tests.bench import seeds
 
 def prefix(seed: int, place: Path) -> dict[str, float]:
     """Held-out losses, and the exact answers with and without the prefix."""
+    products.PAIRS.path()
     base, found = products.base().path() / "model", {}
     generator, codec = Generator(base, text_codec.load), text_codec.load(base)
     decode = codec.decode
