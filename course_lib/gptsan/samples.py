@@ -34,14 +34,15 @@ def _order(seed: int, epoch: int, examples: int) -> Array:
 class Samples(torch.utils.data.Dataset[dict[str, Any]]):
     """Dataset of `number` samples: all examples once per epoch, with `shuffle` in a new order each time.
 
-    Each WINDOW examples of the random order are sorted by length, so that a batch has little padding. The seed
-    determines the order and the spout noise. Samples have a spout vector unless the mode is "none".
+    The seed determines the order and the spout noise. Samples have a spout vector unless the mode is "none". Without
+    one, each WINDOW examples of the order are sorted by length, so that a batch has little padding. With one they are
+    not: examples of one length are often of one class, and a batch of one class does not show what the spout is for.
     """
 
     def __init__(self, examples: Examples, number: int, seed: int, mode: str, width: int, shuffle: bool = True) -> None:
         self.examples, self.number, self.seed = examples, number, seed
         self.mode, self.width, self.shuffle = mode, width, shuffle
-        self._window = lru_cache(2)(self._sorted)
+        self._order = lru_cache(2)(self._window)
 
     def __len__(self) -> int:
         return self.number
@@ -49,20 +50,21 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         epoch, position = divmod(index, len(self.examples))
         if self.shuffle:
-            window, place = divmod(position, WINDOW)
-            position = int(self._window(epoch, window)[place])
+            position = int(self._order(epoch, position // WINDOW)[position % WINDOW])
         sample: dict[str, Any] = dict(self.examples[position])
         if self.mode != "none":
             rng = np.random.default_rng([self.seed, index])
             sample["spout"] = spout_vector(self.mode, int(sample["i"]), self.width, rng)
         return sample
 
-    def _sorted(self, epoch: int, window: int) -> Array:
-        """Return the positions of the examples in a window of the order, the shortest first."""
-        members = _order(self.seed, epoch, len(self.examples))[window * WINDOW : (window + 1) * WINDOW]
+    def _window(self, epoch: int, window: int) -> Array:
+        """Return the positions of the examples in a window of the order; without spout vectors, the shortest first."""
+        members: Array = _order(self.seed, epoch, len(self.examples))[window * WINDOW : (window + 1) * WINDOW]
+        if self.mode != "none":
+            return members
         lengths = (self.examples.arrays["y"][self.examples.rows[members]] != NO_TARGET).sum(1)
-        found: Array = members[lengths.argsort(kind="stable")]
-        return found
+        by_length: Array = members[lengths.argsort(kind="stable")]
+        return by_length
 
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
