@@ -4,7 +4,7 @@
 
 `stage`: the extra stage. A seed decides the new weights, which documents are held out, the order of the examples, and the sampled texts.
 Printed are what naming the best wrong class costs, what is gained over the base, and, in a profile with the small world, which share of
-the texts at temperature 1 is in the genre that the model was told.
+the texts at each of TEMPERATURES is in the genre that the model was told.
 
 `balance`: the base with and without the routers' balance loss, for BALANCE_STEPS steps. Printed are the held-out loss and how even the
 experts are used.
@@ -32,7 +32,7 @@ from course_lib.world.check import check
 from tests.bench import seeds
 
 # Texts that are sampled for each class; at most this many tokens each.
-TEXTS, LENGTH = 32, 200
+TEXTS, LENGTH, TEMPERATURES = 32, 200, (1.0, 0.8)
 BALANCE_STEPS = 500
 
 
@@ -42,9 +42,11 @@ def trained(settings: GptsanConfig, seed: int, place: Path) -> GPTSANGenerator:
     return GPTSANGenerator.open(place / "model")
 
 
-def in_genre(writer: GPTSANGenerator, label: int, name: str, seed: int) -> float:
+def in_genre(writer: GPTSANGenerator, label: int, name: str, seed: int, temperature: float) -> float:
     """Return the share of sampled texts of a class that the checker finds to be of this genre."""
-    how = GenerateConfig(spout=label, num_generate=TEXTS, max_new_tokens=LENGTH, top_k=0, seed=seed)
+    how = GenerateConfig(
+        spout=label, num_generate=TEXTS, max_new_tokens=LENGTH, top_k=0, temperature=temperature, seed=seed
+    )
     return sum(check(text.strip()).genre == name for text in writer.continue_text("", how)) / TEXTS
 
 
@@ -65,9 +67,13 @@ def stage(seed: int, place: Path) -> dict[str, float]:
         found[f"{name}: best wrong class costs"] = min(losses) - right
         found[f"{name}: gain over the base"] = mean_loss(before, texts) - right
         if has_world():
-            found[f"{name}: in the genre"] = in_genre(writer, label, name, seed)
+            for temperature in TEMPERATURES:
+                found[f"{name}: in the genre at {temperature}"] = in_genre(writer, label, name, seed, temperature)
     if has_world():
-        found["in the genre"] = mean(found[f"{name}: in the genre"] for name in names)
+        for temperature in TEMPERATURES:
+            found[f"in the genre at {temperature}"] = mean(
+                found[f"{name}: in the genre at {temperature}"] for name in names
+            )
     return found
 
 
