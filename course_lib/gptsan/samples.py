@@ -14,9 +14,6 @@ from torch import Tensor
 from course_lib.gptsan.examples import Array, Examples
 from course_lib.gptsan.layouts import NO_TARGET
 
-# Number of examples that are sorted by length.
-WINDOW = 80
-
 
 def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Array:
     """Return the spout input [width, fp32] for class `label`; modes as in run_training.py of tanreinama/GPTSAN."""
@@ -34,15 +31,14 @@ def _order(seed: int, epoch: int, examples: int) -> Array:
 class Samples(torch.utils.data.Dataset[dict[str, Any]]):
     """Dataset of `number` samples: all examples once per epoch, with `shuffle` in a new order each time.
 
-    The seed determines the order and the spout noise. Samples have a spout vector unless the mode is "none". Without
-    one, each WINDOW examples of the order are sorted by length, so that a batch has little padding. With one they are
-    not: examples of one length are often of one class, and a batch of one class does not show what the spout is for.
+    The seed determines the order and the spout noise. Samples have a spout vector unless the mode is "none". They are
+    not sorted by length, which would save padding: examples of one length are often of one class, and from batches of
+    one class at a time the same steps learned less (tests/bench/README.md).
     """
 
     def __init__(self, examples: Examples, number: int, seed: int, mode: str, width: int, shuffle: bool = True) -> None:
         self.examples, self.number, self.seed = examples, number, seed
         self.mode, self.width, self.shuffle = mode, width, shuffle
-        self._order = lru_cache(2)(self._window)
 
     def __len__(self) -> int:
         return self.number
@@ -50,21 +46,12 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         epoch, position = divmod(index, len(self.examples))
         if self.shuffle:
-            position = int(self._order(epoch, position // WINDOW)[position % WINDOW])
+            position = int(_order(self.seed, epoch, len(self.examples))[position])
         sample: dict[str, Any] = dict(self.examples[position])
         if self.mode != "none":
             rng = np.random.default_rng([self.seed, index])
             sample["spout"] = spout_vector(self.mode, int(sample["i"]), self.width, rng)
         return sample
-
-    def _window(self, epoch: int, window: int) -> Array:
-        """Return the positions of the examples in a window of the order; without spout vectors, the shortest first."""
-        members: Array = _order(self.seed, epoch, len(self.examples))[window * WINDOW : (window + 1) * WINDOW]
-        if self.mode != "none":
-            return members
-        lengths = (self.examples.arrays["y"][self.examples.rows[members]] != NO_TARGET).sum(1)
-        by_length: Array = members[lengths.argsort(kind="stable")]
-        return by_length
 
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
