@@ -180,8 +180,7 @@ def test_spout_modes():
     assert len(set(spout_vector("uniform", 3, 8, rng).tolist())) == 8
 
 
-def test_each_epoch_has_each_example_once_in_an_order_of_its_own(place, monkeypatch):
-    monkeypatch.setattr("course_lib.gptsan.samples.WINDOW", 2)
+def test_each_epoch_has_each_example_once_in_an_order_of_its_own(place):
     examples = Gptsan(settings(place, place / "run")).examples()
     samples = Samples(examples, 2 * len(examples), 7, "onehot", 8)
     seen = [tuple(samples[index]["x"]) for index in range(len(samples))]
