@@ -123,7 +123,12 @@ def test_a_run_goes_on_with_one_rank_and_with_two_again(runs: Any, name: str) ->
     counts = [[checkpoint.ranks_of(path) for path in checkpoint.whole_checkpoints(run)] for run in (unbroken, broken)]
     assert counts == [[2, 2, 2], [2, 1, 2]]
     # With moments of the wrong parameters, weights would differ by about the learning rate, 1e-2.
-    loss_noise, weight_noise = (1e-4, 2e-2) if "bf16" in name else (1e-5, 1e-4)
+    # GPTSAN with four seeds of either order of its samples: losses differ by up to 2e-5, weights by up to 4e-4.
+    loss_noise, weight_noise = (1e-5, 1e-4)
+    if "bf16" in name:
+        loss_noise, weight_noise = 1e-4, 2e-2
+    if "GPTSAN" in name:
+        loss_noise, weight_noise = 1e-4, 1e-3
     assert losses(broken) == pytest.approx(losses(unbroken), rel=loss_noise)
     ends = (run / checkpoint.FOLDER / f"checkpoint-{STEPS}" for run in (unbroken, broken))
     assert difference(*ends) < weight_noise
