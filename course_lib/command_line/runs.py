@@ -81,11 +81,11 @@ class RunKind:
 def _complete_pretrain(settings: PretrainConfig, _file: Path) -> PretrainConfig:
     """Return the settings, using the profile's token files and tokenizer if neither is set."""
     from course_lib.pretrain.products import TOKENS, with_products
-    from course_lib.subword.products import BPE
+    from course_lib.subword.products import tokenizer
 
     if settings.data.input and settings.data.tokenizer:
         return settings
-    return with_products(settings, TOKENS.path(), BPE.path())
+    return with_products(settings, TOKENS.path(), tokenizer().path())
 
 
 def _gptsan_of_profile(profile: str | None) -> str:
