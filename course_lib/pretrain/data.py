@@ -70,7 +70,7 @@ def special_ids(settings: PretrainConfig) -> tuple[int, int]:
 
 
 def sample_tokens(data: DataConfig, part: Concatenated) -> int:
-    """Return the tokens that a sample predicts; of best-fit packing, the mean over `part` in file order, rounded."""
+    """Return the tokens that a sample predicts; with best-fit packing, the mean of an epoch, rounded."""
     if data.packing == "stream" or not len(part.sizes):
         return data.seq_length
     packed = PackedDocuments(part, data.seq_length, None, 0, 0)
