@@ -1,14 +1,16 @@
-"""The exercises in the notebooks: `check(n, answer)`, `hint(n)` and `solution(n)`, with one module per chapter.
+"""The exercises in the notebooks: `check`, `choose`, `hint` and `solution`, with one module per chapter.
 
-A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered (`...` or None),
-`check` prints the task. `answers` compares results, and `display` shows a verdict in Jupyter.
+A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered, `check` prints the
+task. `choose` gives later cells the learner's function, or the course's where that is not right yet. `answers` compares
+results, and `display` shows a verdict in Jupyter.
 """
 
+import dis
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import dedent
-from typing import Any
+from typing import Any, TypeVar
 
 from course_lib.errors import UsageError
 from course_lib.exercises.answers import Case, judge, plain
@@ -16,6 +18,19 @@ from course_lib.exercises.display import folded_hints, folded_solution, show, ve
 from course_lib.language.words import tr
 
 __all__ = ["Case", "Chapter", "Exercise", "Expression"]
+
+T = TypeVar("T")
+
+
+NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
+
+
+def unanswered(answer: Any) -> bool:
+    """Return whether an answer is None, `...`, or a function whose body is `...`."""
+    code = getattr(answer, "__code__", None)
+    if code is None:
+        return answer is None or answer is ...
+    return code.co_consts[-1:] == (None,) and {step.opname for step in dis.get_instructions(code)} <= NOTHING
 
 
 class Expression(str):
@@ -74,7 +89,7 @@ class Chapter:
     def check(self, number: int, answer: Any = None) -> None:
         """Show whether `answer` is right and, if not, what is wrong. A wrong answer raises no exception."""
         exercise = self._get(number)
-        if answer is None or answer is ...:
+        if unanswered(answer):
             print(tr("Exercise {number} waits for your answer: {task}", number=number, task=tr(exercise.task)))
             return
         problem, title = exercise.problem(answer), tr("Exercise {number}", number=number)
@@ -84,6 +99,10 @@ class Chapter:
         else:
             html = verdict(False, f"{title}. {problem}") + folded_hints(self._hints(number))
             show(tr("Exercise {number}: not yet. {problem}", number=number, problem=problem), html)
+
+    def choose(self, number: int, yours: T, ours: T) -> T:
+        """Return the learner's function or class if exercise `number` accepts it, otherwise the course's."""
+        return ours if unanswered(yours) or self._get(number).problem(yours) else yours
 
     def hint(self, number: int) -> None:
         """Show the next hint, or the last one again if there are no more."""

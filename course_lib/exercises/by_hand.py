@@ -104,4 +104,4 @@ CHAPTER = Chapter(
         "Too low wastes steps, too high overshoots; the best rate also depends on the number of steps and the batch.",
     ),
 )
-check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
+check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

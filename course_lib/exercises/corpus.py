@@ -105,4 +105,4 @@ CHAPTER = Chapter(
         "The curve is steep near (1/bands)^(1/rows), here 0.36. With 64 hashes only three rows keep both promises.",
     ),
 )
-check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
+check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

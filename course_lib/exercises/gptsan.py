@@ -97,4 +97,4 @@ CHAPTER = Chapter(
         "This is the prefix-LM mask as the original counts it: with a spout, a prefix of n slots has n - 1 tokens.",
     ),
 )
-check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
+check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

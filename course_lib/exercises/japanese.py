@@ -105,4 +105,4 @@ CHAPTER = Chapter(
         "Four times the sentences for half the width: a difference of 0.01 between two segmenters takes thousands.",
     ),
 )
-check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
+check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

@@ -133,4 +133,4 @@ CHAPTER = Chapter(
         "al. 1984, Classification and Regression Trees).",
     ),
 )
-check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
+check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

@@ -98,4 +98,4 @@ CHAPTER = Chapter(
         "With high and low exchanged, the same formula rises after the warm-up.",
     ),
 )
-check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
+check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

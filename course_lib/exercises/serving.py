@@ -90,4 +90,4 @@ CHAPTER = Chapter(
         "The original backend for GPT-NeoX would run bf16 weights in fp32.",
     ),
 )
-check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
+check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

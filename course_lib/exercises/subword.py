@@ -121,4 +121,4 @@ CHAPTER = Chapter(
         "take the entries of words. The best alphabet depends on the size of the vocabulary.",
     ),
 )
-check, hint, solution = CHAPTER.check, CHAPTER.hint, CHAPTER.solution
+check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

@@ -31,7 +31,12 @@ def chapter() -> Chapter:
     return Chapter(FOUR, TWICE)
 
 
-@pytest.mark.parametrize("answer", [None, ...])
+def empty(number: int) -> int:
+    """Twice the number."""
+    ...
+
+
+@pytest.mark.parametrize("answer", [None, ..., empty])
 def test_an_unanswered_exercise_waits(chapter: Chapter, capsys: pytest.CaptureFixture[str], answer: Any) -> None:
     chapter.check(1, answer)
     assert capsys.readouterr().out == "Exercise 1 waits for your answer: What is 2 + 2?\n"
@@ -46,7 +51,7 @@ def test_an_unanswered_exercise_waits(chapter: Chapter, capsys: pytest.CaptureFi
         (2, lambda n: n + 2, "not yet. For 0 expected 0, got 2: nothing."),
         (2, 4, "not yet. expected a function, got int"),
         (2, lambda n: 4 if n else 1 / n, "not yet. For 0 expected 0, but your function raised ZeroDivisionError"),
-        (2, lambda n: None, "not yet. For 2 expected 4, got None: end the function with return"),
+        (2, lambda n: print(end=""), "not yet. For 2 expected 4, got None: end the function with return"),
         (2, lambda n: map(abs, [n]), "not yet. For 2 expected 4, got a map: make a list"),
     ],
 )
@@ -56,6 +61,15 @@ def test_an_answer_is_judged_and_never_raises(
     chapter.check(number, answer)
     out = capsys.readouterr().out
     assert out.startswith(f"Exercise {number}: {said}") and out.count("\n") == 1
+
+
+def test_later_cells_get_the_learners_function_once_it_is_right(chapter: Chapter) -> None:
+    def right(number: int) -> int:
+        return number + number
+
+    assert chapter.choose(2, right, double) is right
+    assert chapter.choose(2, empty, double) is double
+    assert chapter.choose(2, lambda number: number + 2, double) is double
 
 
 def test_hints_come_one_after_the_other_for_each_exercise(chapter: Chapter, capsys: pytest.CaptureFixture[str]) -> None:
