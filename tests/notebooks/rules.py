@@ -1,5 +1,6 @@
 """The rules every notebook keeps (DESIGN: Notebooks). `problems` returns what breaks them, as sentences."""
 
+import ast
 import json
 import re
 import statistics
@@ -13,12 +14,41 @@ from course_authors.notebooks import BADGE_TAG, SETUP, SETUP_TAG, address, badge
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt|opt|var|workspace)/|[A-Z]:\\\\")
 # the cell tag by which nbval runs a cell and does not compare its output
 IGNORED_TAG = "nbval-ignore-output"
+# the tag of a cell with the course's version of what the learner writes; JupyterLab, Colab and the site show it folded
+FOLDED_TAG = "hide-input"
+# Words of the Markdown cells, without the targets of links: of a notebook, of the longest one, of all.
+WORDS, LONGEST, ALL_WORDS = 3000, ("by_hand", 4400), 22000
+LINK_TARGET = re.compile(r"\]\([^)]*\)")
 
 
 def problems(notebook: nbformat.NotebookNode, name: str) -> list[str]:
-    # Functions that the learner writes, each with the course's version; others belong into the library.
+    # Without those that the learner writes and the course's versions of them; others belong into the library.
     functions = 30 if "by_hand" in name else 8
     return [*_cells(notebook, functions), *_outputs(notebook), *_shared_cells(notebook, name)]
+
+
+def words(notebook: nbformat.NotebookNode) -> int:
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    return sum(len(LINK_TARGET.sub("]", text).split()) for text in texts)
+
+
+def too_long(notebook: nbformat.NotebookNode, name: str) -> str:
+    """What breaks the limit of words, "" if nothing does."""
+    limit = LONGEST[1] if LONGEST[0] in name else WORDS
+    return f"has {words(notebook)} words, allowed: {limit}" if words(notebook) > limit else ""
+
+
+def is_folded(cell: nbformat.NotebookNode) -> bool:
+    return FOLDED_TAG in cell.metadata.get("tags", [])
+
+
+def is_blank(cell: nbformat.NotebookNode) -> bool:
+    """Whether the learner is to write a function or class of this cell: its body, or that of a method, is `...`."""
+    if cell.cell_type != "code" or "exercises.check(" not in cell.source:
+        return False
+    tree = ast.parse(re.sub(r"^(\s*)%.*$", r"\1pass", cell.source, flags=re.M))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return any(ast.unparse(function.body[-1]) == "..." for function in functions)
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
@@ -27,7 +57,9 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 def _cells(notebook: nbformat.NotebookNode, functions: int) -> Iterator[str]:
     code = code_cells(notebook)
-    lengths = sorted(len([line for line in cell.source.split("\n") if line.strip()]) for cell in code)
+    folded, read = [cell for cell in code if is_folded(cell)], [cell for cell in code if not is_folded(cell)]
+    yield from _folded(folded)
+    lengths = sorted(map(_lines, read))
     if statistics.median(lengths) > 6:
         yield f"median length of code cells is {statistics.median(lengths)} lines, allowed: 6"
     if lengths[-1] > 25:
@@ -36,18 +68,33 @@ def _cells(notebook: nbformat.NotebookNode, functions: int) -> Iterator[str]:
         yield "more than one code cell in ten has 15 lines or more"
     if widest := max((line for cell in code for line in cell.source.split("\n")), key=len)[100:]:
         yield f"has a code line wider than 100 characters, by {widest!r}"
-    if sum(cell.cell_type == "markdown" for cell in notebook.cells) < 1.4 * len(code):
+    if sum(cell.cell_type == "markdown" for cell in notebook.cells) < 1.4 * len(read):
         yield "has fewer than 1.4 markdown cells for a code cell"
-    for kind, run in groupby(cell.cell_type for cell in notebook.cells):
+    for kind, run in groupby(cell.cell_type for cell in notebook.cells if not is_folded(cell)):
         if kind == "code" and len(list(run)) > 2:
             yield "has more than two code cells in a row"
-    source = "\n".join(cell.source for cell in code)
-    if len(re.findall(r"^\s*def ", source, re.M)) > functions:
+    helpers = "\n".join(cell.source for cell in read if not is_blank(cell))
+    if len(re.findall(r"^\s*def ", helpers, re.M)) > functions:
         yield f"defines more than {functions} functions"
+    source = "\n".join(cell.source for cell in code)
     if re.search(r"^\s*!|^%%(?:bash|sh|script)|^\s*%(?:sx|system)\b|get_ipython\(\)\.system", source, re.M):
         yield "has a shell escape, whose failure would pass unnoticed"
     if sum(IGNORED_TAG in cell.metadata.get("tags", []) for cell in code) > len(code) / 5:
         yield "more than one code cell in five is not compared"
+
+
+def _folded(cells: list[nbformat.NotebookNode]) -> Iterator[str]:
+    if (longest := max(map(_lines, cells), default=0)) > 40:
+        yield f"longest folded cell has {longest} lines, allowed: 40"
+    for cell in cells:
+        if not cell.metadata.get("jupyter", {}).get("source_hidden") or cell.metadata.get("cellView") != "form":
+            yield f"cell {cell.id} is folded on the site, not in JupyterLab and Colab"
+        if not cell.source.startswith("# @title "):
+            yield f"folded cell {cell.id} has no `# @title`"
+
+
+def _lines(cell: nbformat.NotebookNode) -> int:
+    return sum(bool(line.strip()) for line in cell.source.split("\n"))
 
 
 def _outputs(notebook: nbformat.NotebookNode) -> Iterator[str]:
