@@ -26,7 +26,9 @@ NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 
 
 def unanswered(answer: Any) -> bool:
-    """Return whether an answer is None, `...`, or a function whose body is `...`."""
+    """Return whether an answer is None, `...`, a function whose body is `...`, or a class with such a method."""
+    if isinstance(answer, type):
+        return any(inspect.isfunction(each) and unanswered(inspect.unwrap(each)) for each in vars(answer).values())
     code = getattr(answer, "__code__", None)
     if code is None:
         return answer is None or answer is ...

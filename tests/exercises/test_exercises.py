@@ -36,7 +36,19 @@ def empty(number: int) -> int:
     ...
 
 
-@pytest.mark.parametrize("answer", [None, ..., empty])
+class Blank:
+    """A class with a method to write."""
+
+    def __init__(self) -> None:
+        self.held = 4
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Return nothing."""
+        ...
+
+
+@pytest.mark.parametrize("answer", [None, ..., empty, Blank])
 def test_an_unanswered_exercise_waits(chapter: Chapter, capsys: pytest.CaptureFixture[str], answer: Any) -> None:
     chapter.check(1, answer)
     assert capsys.readouterr().out == "Exercise 1 waits for your answer: What is 2 + 2?\n"
