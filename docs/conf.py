@@ -24,17 +24,21 @@ WORDS = {
         "Japanese LM course",
         "Search in English or Japanese …",
         "the authors of the course",
+        "Show the course's version",
+        "Hide the course's version",
     ),
     "ja": (
         "日本語の生テキストから言語モデルのサービングまで",
         "日本語言語モデルコース",
         "日本語または英語で検索 …",
         "本コースの著者",
+        "本コースの解答例を表示",
+        "本コースの解答例を隠す",
     ),
 }
 
 language = edition()
-project, html_title, search_words, author = WORDS[language]
+project, html_title, search_words, author, nb_code_prompt_show, nb_code_prompt_hide = WORDS[language]
 release = course_lib.__version__
 
 extensions = [

@@ -32,6 +32,7 @@ REHEARSE = (
     "tests/scale/test_s3.py",
     "tests/scale/test_slurm.py",
     "tests/serving/test_load.py",
+    "tests/site/test_notebook_pages.py",
     "tests/site/test_site.py",
     "tests/test_cache.py",
     "tests/test_slides.py",

@@ -12,6 +12,7 @@ from course_lib.paths import NOTEBOOKS
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_authors import editions
+from course_authors.notebooks import ABSOLUTE
 from course_slides import build
 from course_slides.cells import CORE, Slide, slides
 from course_slides.prose import blocks, leading, sentences
@@ -81,6 +82,26 @@ def test_a_section_begins_a_slide_and_its_cells_stand_below_it() -> None:
     assert made[5].notes == ["**Sources.** A book."]
 
 
+def test_blanks_and_their_folded_solutions_are_left_out() -> None:
+    made = slides([
+        new_markdown_cell("## 1.1 Weights"),
+        new_markdown_cell("Write it:"),
+        new_code_cell("def f(x): ...\nexercises.check(1, f)"),
+        new_code_cell("# @title The course's version\nf = exercises.choose(1, f, f_ours)", metadata={"tags": ["hide-input"]}),
+        new_code_cell("f(3)"),
+    ])  # fmt: skip
+    assert [texts(slide)[1:] for slide in made] == [[], ["Write it:", "f(3)"]]
+
+
+def test_absolute_links_lead_to_decks_and_those_to_the_glossary_are_words(tmp_path: Path) -> None:
+    text = f"[A token]({ABSOLUTE}docs/glossary.md#token), [next]({ABSOLUTE}notebooks/{PATHS[1].name}#x), [doc]({ABSOLUTE}a.md)."
+    cells = [new_markdown_cell("# 1 · Corpus"), new_markdown_cell(text)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / PATHS[0].name)
+    build.write([tmp_path / PATHS[0].name], tmp_path / "slides")
+    page = lxml.html.parse(str(tmp_path / f"slides/{PATHS[0].stem}.html"))
+    assert [link.get("href") for link in page.xpath("//section//a")] == [f"{PATHS[1].stem}.html", f"{ABSOLUTE}a.md"]
+
+
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_every_sentence_and_cell_is_on_a_slide_or_in_its_notes(path: Path) -> None:
     cells = nbformat.read(path, as_version=4).cells
@@ -92,7 +113,7 @@ def assert_nothing_is_lost(cells: list[Any], made: list[Slide]) -> None:
     shown = "\n".join(text for slide in made for text in [*texts(slide), *slide.notes])
     plain, missing = re.sub(r"\s+", " ", shown), list[str]()
     for cell in cells:
-        if {"badge", "setup"} & set(cell.metadata.get("tags", [])) or (
+        if {"badge", "setup", "hide-input"} & set(cell.metadata.get("tags", [])) or (
             "exercises" in cell.source and cell.cell_type == "code"
         ):
             continue

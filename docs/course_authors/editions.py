@@ -14,7 +14,7 @@ from course_lib.files import atomic_write
 from course_lib.paths import NOTEBOOKS, REPOSITORY
 
 from course_authors import catalogs, cells, pages
-from course_authors.notebooks import BADGE_TAG, SETUP_TAG, badge, setup
+from course_authors.notebooks import ABSOLUTE, BADGE_TAG, SETUP_TAG, badge, setup
 
 # The target of a Markdown link or of an HTML image, and its anchor.
 LINK = re.compile(r"""(\]\(|(?:src|href)=")([^)\s"#]*)(#[^)\s"]*)?""")
@@ -79,15 +79,20 @@ class Links:
         return pages.edition(source, self.language)
 
     def moved(self, text: str, source: Path) -> str:
-        """Return a text of the file `source` with the relative links that it has in the edition."""
+        """Return a text of the file `source` with the links that it has in the edition."""
         return LINK.sub(lambda link: link[1] + self._moved(link[2], link[3] or "", source), text)
 
     def _moved(self, link: str, anchor: str, source: Path) -> str:
-        path = Path(os.path.normpath(source.parent / link)) if link else source
-        if re.match(r"[a-z]+:|/", link) or not path.exists():
+        absolute = link.startswith(ABSOLUTE)
+        start, name = (REPOSITORY, link.removeprefix(ABSOLUTE)) if absolute else (source.parent, link)
+        path = Path(os.path.normpath(start / name)) if link else source
+        if re.match(r"[a-z]+:|/", name) or not path.exists():
             return link + anchor
         if path.suffix == ".md" and path in self._own and path != REPOSITORY / pages.GLOSSARY:
             anchor = self._anchor(path, anchor)
+        if absolute:
+            own = pages.edition(path, self.language) if path in self._own else path
+            return f"{ABSOLUTE}{own.relative_to(REPOSITORY).as_posix()}{anchor}"
         # A link of a file to itself is the switch between the languages.
         target = self.target(path) if path in self._own and (path != source or anchor) else path
         moved = Path(os.path.relpath(target, self.target(source).parent)).as_posix()

@@ -13,6 +13,8 @@ from course_lib.paths import REPOSITORY
 
 # tags of cells with a special role
 SETUP_TAG, BADGE_TAG, README_TAG = "setup", "badge", "readme"
+# the course's version of what the learner writes: the site folds it by this tag, JupyterLab and Colab by its metadata
+FOLDED_TAG = "hide-input"
 SETUP = """\
 try:
     import course_lib
@@ -33,6 +35,11 @@ def address() -> str:
     """Return the repository URL, which is stored only in pyproject.toml (`Repository` under [project.urls])."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf8"))["project"]
     return str(project["urls"]["Repository"]).rstrip("/")
+
+
+# The beginning of an absolute link to a file of the repository; such a link works on Colab, too.
+ON_GITHUB = address()
+ABSOLUTE = f"{ON_GITHUB}/blob/main/"
 
 
 def badge(name: str) -> str:

@@ -54,6 +54,11 @@ def both() -> set[str]:
     return {path.relative_to(REPOSITORY).with_suffix("").as_posix() for path in translated} | {"search", "genindex"}
 
 
+def file_name(config: Config, name: str) -> str:
+    """Return the name that a file of the repository, such as docs/ja/glossary.md, has in the edition's tree."""
+    return re.sub(rf"^(\w+)/{JAPANESE}/", r"\1/", name) if config.language == JAPANESE else name
+
+
 def english_address(config: Config, path: Path, anchor: str = "") -> str:
     """Return the address, for now with SCHEME, of a file's page in the English edition; "" if it has none."""
     english = _files(tuple(config.include_patterns), tuple(config.exclude_patterns))

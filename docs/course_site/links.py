@@ -1,16 +1,48 @@
-"""Links to files that are no pages of the edition lead to the English edition or to the repository on GitHub."""
+"""Links inside the repository: absolute ones lead to pages of the site, those to other files to GitHub.
+
+A link to a file that is no page of the edition leads to the English edition if it is one there, else to the repository
+on GitHub.
+"""
 
 from pathlib import Path
 from typing import Any
 
+from course_lib.language.words import SOURCE
 from course_lib.paths import REPOSITORY
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
-from course_authors.notebooks import address
-from course_site.editions import ENGLISH_ONLY, english_address
+from course_authors.notebooks import ABSOLUTE, ON_GITHUB
+from course_site import page
+from course_site.editions import ENGLISH_ONLY, english_address, file_name
+
+
+class AbsoluteLinks(SphinxTransform):
+    """Turns absolute links to files on GitHub, which notebooks have for Colab, into links to the pages of these files.
+
+    So the build checks them as it does relative ones. A link to a file that is no page stays as it is.
+    """
+
+    # Before RepositoryLinks.
+    default_priority = 860
+
+    def apply(self, **kwargs: Any) -> None:
+        """Replace the links of one page."""
+        for node in list(self.document.findall(nodes.reference)):
+            uri = node.get("refuri", "")
+            if not uri.startswith(ABSOLUTE):
+                continue
+            name, _, anchor = uri.removeprefix(ABSOLUTE).partition("#")
+            path = Path(file_name(self.config, name))
+            if (document := path.with_suffix("").as_posix()) in self.env.found_docs:
+                node.replace_self(page.document(document, anchor, *node.children))
+                continue
+            english = english_address(self.config, REPOSITORY / path, f"#{anchor}" if anchor else "")
+            if english and self.config.language != SOURCE:
+                node["refuri"] = english
+                node += nodes.Text(ENGLISH_ONLY)
 
 
 class RepositoryLinks(SphinxTransform):
@@ -53,10 +85,6 @@ class RepositoryLinks(SphinxTransform):
         return path if path.exists() and path.is_relative_to(REPOSITORY) else None
 
 
-# Each call of `address` reads pyproject.toml.
-ON_GITHUB = address()
-
-
 def web(path: Path, line: int = 0) -> str:
     """Return the address of a file, a line in it, or a folder, on the main branch on GitHub."""
     kind = "tree" if path.is_dir() else "blob"
@@ -64,5 +92,6 @@ def web(path: Path, line: int = 0) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """Register the transform."""
+    """Register the transforms."""
+    app.add_transform(AbsoluteLinks)
     app.add_transform(RepositoryLinks)

@@ -12,7 +12,7 @@ from course_lib.language.words import SOURCE
 from course_lib.paths import NOTEBOOKS
 from nbconvert import SlidesExporter
 
-from course_authors.notebooks import address
+from course_authors.notebooks import ABSOLUTE
 from course_slides.cells import slides
 
 HERE = Path(__file__).parent
@@ -21,8 +21,8 @@ REVEAL = ("LICENSE", "dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plu
 # the fonts of matplotlib-fontja: IPAexGothic with its license
 FONT = ("ipaexg.ttf", "IPA_Font_License_Agreement_v1.0.txt")
 OWN = ("slides.css", "slides.js")
-# Links to another notebook, and to another file of the repository, from notebooks/ or notebooks/ja/.
-CHAPTER = re.compile(r"\]\((\d\w+)\.ipynb(?:#[^)]*)?\)")
+# Links to another notebook, relative or absolute, and to another file of the repository.
+CHAPTER = re.compile(rf"\]\((?:{re.escape(ABSOLUTE)}notebooks/(?:ja/)?)?(\d\w+)\.ipynb(?:#[^)]*)?\)")
 FILE = re.compile(r"\]\((?:\.\./)+([^)]+)\)")
 
 INDEX = """<!DOCTYPE html>
@@ -105,13 +105,12 @@ def deck(path: Path, exporter: SlidesExporter) -> tuple[str, str, tuple[int, int
     title = made[0].cells[0].source.lstrip("# ")
     notebook.metadata["title"] = title
     notebook.cells = [cell for slide in made for cell in slide.marked()]
-    repository = address()
     for number, cell in enumerate(notebook.cells):
         # A cell that is shown on two slides gets an id for each, and the same notebook always gives the same page.
         cell.id = f"cell-{number}"
         if cell.cell_type == "markdown":
             source = CHAPTER.sub(r"](\1.html)", cell.source)
-            cell.source = FILE.sub(rf"]({repository}/blob/main/\1)", source)
+            cell.source = FILE.sub(rf"]({ABSOLUTE}\1)", source)
     page, _ = exporter.from_notebook_node(notebook)
     return page, title, (sum(slide.section for slide in made), len(made))
 

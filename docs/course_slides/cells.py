@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from wcwidth import wcswidth
 
-from course_authors.notebooks import BADGE_TAG, SETUP_TAG
+from course_authors.notebooks import BADGE_TAG, FOLDED_TAG, SETUP_TAG
 from course_slides.prose import Block, blocks, columns, leading, short_list, translated_blocks
 
 # The pattern of cells that check an answer; on a slide there is no answer.
@@ -71,11 +71,11 @@ def slides(
 
     A section begins a horizontal slide; the slides below it are its cells: code with its output, or a figure without
     its code, each with the first sentences of the prose that follows, which reads the output. Whole paragraphs, and the
-    code of figures, are in the notes. Set-up cells, badges, checks of exercises and sources are left out.
+    code of figures, are in the notes. Set-up cells, badges, checks of exercises, folded cells and sources are left out.
     """
     deck = _Deck(language)
     for cell in cells:
-        if {SETUP_TAG, BADGE_TAG} & set(cell.metadata.get("tags", [])):
+        if {SETUP_TAG, BADGE_TAG, FOLDED_TAG} & set(cell.metadata.get("tags", [])):
             continue
         if cell.cell_type == "markdown":
             original = (english or {}).get(cell.id)

@@ -9,13 +9,11 @@ from itertools import groupby
 
 import nbformat
 
-from course_authors.notebooks import BADGE_TAG, SETUP, SETUP_TAG, address, badge
+from course_authors.notebooks import BADGE_TAG, FOLDED_TAG, SETUP, SETUP_TAG, address, badge
 
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt|opt|var|workspace)/|[A-Z]:\\\\")
 # the cell tag by which nbval runs a cell and does not compare its output
 IGNORED_TAG = "nbval-ignore-output"
-# the tag of a cell with the course's version of what the learner writes; JupyterLab, Colab and the site show it folded
-FOLDED_TAG = "hide-input"
 # Words of the Markdown cells, without the targets of links: of a notebook, of the longest one, of all.
 WORDS, LONGEST, ALL_WORDS = 3000, ("by_hand", 4400), 22000
 LINK_TARGET = re.compile(r"\]\([^)]*\)")

@@ -10,7 +10,7 @@ from course_lib.workspace import chapters
 
 from course_authors import editions, pages
 from course_authors.cells import same_code
-from course_authors.notebooks import SETUP_TAG
+from course_authors.notebooks import ABSOLUTE, SETUP_TAG
 
 PATHS = [path for chapter in chapters.CHAPTERS for path in chapter.paths]
 
@@ -52,6 +52,17 @@ def test_links_name_the_translated_headings(edition: Path) -> None:
     index = (edition / "docs/instructor/index.md").read_text(encoding="utf8")
     anchors = [link[3][1:] for link in editions.LINK.finditer(index) if link[2] == "room.md" and link[3]]
     assert anchors and {*anchors} <= {*pages.anchors((edition / "docs/instructor/room.md").read_text(encoding="utf8"))}
+
+
+def test_absolute_links_lead_to_the_edition() -> None:
+    links = editions.Links("ja", None, {})
+    for link, moved in (
+        ("docs/glossary.md#token", "docs/ja/glossary.md#token"),
+        (f"notebooks/{PATHS[0].name}", f"notebooks/ja/{PATHS[0].name}"),
+        ("course_lib/cli.py", "course_lib/cli.py"),
+        ("no/file.md", "no/file.md"),
+    ):
+        assert links.moved(f"[x]({ABSOLUTE}{link}).", PATHS[1]) == f"[x]({ABSOLUTE}{moved})."
 
 
 def test_outputs_are_kept_while_the_code_is_the_same(edition: Path) -> None:
