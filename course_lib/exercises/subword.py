@@ -1,38 +1,92 @@
-"""Exercises for chapter 3: BPE merges, characters per token, and the size of the alphabet."""
+"""Exercises for chapter 3: a step of BPE, its encoding, Unigram's pruning, the alphabet, and the learner's own texts.
 
-from collections.abc import Callable
+The learner's functions are compared with other implementations: `tokenizers`, replacement in a text, a forward sum.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import pairwise
+from math import exp, log
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise
-from course_lib.language.words import tr
+from course_lib.exercises import Case, Chapter, Exercise, Expression
+from course_lib.exercises.answers import judge
+from course_lib.language.words import mark, tr
+
+Pair = tuple[str, str]
+Words = Mapping[tuple[str, ...], int]
 
 
-def apply_merges(word: str, merges: list[tuple[str, str]]) -> list[str]:
-    """Apply merges to a word in order and return its symbols."""
-    symbols = list(word)
-    for left, right in merges:
-        at = 0
-        while at < len(symbols) - 1:
-            if (symbols[at], symbols[at + 1]) == (left, right):
-                symbols[at : at + 2] = [left + right]
-            at += 1
-    return symbols
+def _pairs(words: Words) -> Counter[Pair]:
+    """Count neighboring symbols by writing each word as often as it occurs."""
+    return Counter(pair for word, frequency in words.items() for pair in [*pairwise(word)] * frequency)
 
 
-def characters_per_token(texts: list[str], encode: "Callable[[str], list[int]]") -> float:
-    """Return the number of characters per token over all texts combined."""
-    return sum(map(len, texts)) / sum(len(encode(text)) for text in texts)
+def _merged(words: Words, pair: Pair) -> Counter[tuple[str, ...]]:
+    """Merge a pair by replacing in a text, in which each symbol stands between two spaces."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for word, frequency in words.items():
+        text = f" {'  '.join(word)} ".replace(" {}  {} ".format(*pair), " {}{} ".format(*pair))
+        found[tuple(text.split())] += frequency
+    return found
 
 
-def pairs(text: str) -> list[int]:
-    """Encode a text for the check, with one token per two characters."""
-    return [0] * ((len(text) + 1) // 2)
+def _encoded(word: str, merges: list[Pair]) -> list[str]:
+    """Return the tokens of a word by the BPE of `tokenizers`."""
+    from tokenizers import Tokenizer, models
+
+    entries = dict.fromkeys([*word, *(part for pair in merges for part in (*pair, "".join(pair)))])
+    return list(Tokenizer(models.BPE({entry: i for i, entry in enumerate(entries)}, merges)).encode(word).tokens)
+
+
+def _lost(words: Mapping[str, int], scores: Mapping[str, float], piece: str) -> float:
+    """Return the log probability of the words, minus that without a piece, by a forward sum over the characters."""
+
+    def forward(word: str, without: str) -> float:
+        sums = [1.0]
+        for end in range(1, len(word) + 1):
+            known = ((at, word[at:end]) for at in range(end) if word[at:end] in scores and word[at:end] != without)
+            sums.append(sum(sums[at] * exp(scores[each]) for at, each in known))
+        return sums[-1]
+
+    return sum(number * log(forward(word, "") / forward(word, piece)) for word, number in words.items())
+
+
+def _like(peer: Callable[..., Any], *cases: Case) -> Callable[[Any], str | None]:
+    """Return a check that compares the learner's function with another implementation of it."""
+    return lambda answer: judge(answer, peer, cases)
+
+
+def _check_lost(answer: Any) -> str | None:
+    words, scores = {"大学": 3, "大学生": 1}, {"大": -3.0, "学": -2.0, "生": -2.0, "大学": -1.0, "大学生": -1.5}
+    cases = (
+        (({"学学": 2}, scores, "大学"), mark("a piece that no word contains costs nothing")),
+        ((words, scores, "大学"), mark("log_probability(words, scores) minus the same without the piece")),
+        ((words, scores, "大学生"), mark("log_probability(words, scores) minus the same without the piece")),
+    )
+    if (problem := judge(answer, _lost, cases)) is None:
+        answer(words, scores, "大学")
+        if "大学" not in scores:
+            return tr("your function deletes the piece from scores itself: make a new dictionary without it.")
+    return problem
 
 
 ENTRIES, GOAL = 3000, 1.20
+# Exercise 6: characters of a text, the factor between two texts, and the share of Japanese characters in them.
+LENGTH, FACTOR, JAPANESE = 150, 1.5, 0.8
+CHEAP = (
+    "日本の町には多くの学校があり、子どもたちは朝早くから電車やバスで通っている。町の中心には大きな駅があって、駅の前には店が"
+    "並んでいる。春には川の近くで祭りが行われ、多くの人が集まる。この祭りは今から百年ほど前に始まったと言われている。夏は暑く、"
+    "冬は雪が降ることもあるが、人々は長い間この町で生活してきた。現在では新しい会社も増えて、人口は少しずつ大きくなっている。"
+)
+DEAR = (
+    "魚屋の笊には鰯と鯖と鰤と鱈と鱚、桶には鰆と鰈と鮎と鯰と鱒、棚には鰊と鯊と鮃と鰹、奥には鱶の鰭と鱓と鱸が並ぶ。籬の傍には薊と菫と"
+    "蓬と薺と芹、甕の脇には蕗と蕨と薇と虎杖、墻の外には楓と欅と樅と椛と榧と楢、畦には蝗と蟋蟀と螽斯と蜻蛉と蚯蚓、叢には鼬と狢と"
+    "鼯鼠と土竜、梢には鶯と鵯と鶫と雉鳩と梟、沼には鷭と鴫と鸛と鷺が棲む。"
+)
 
 
 @cache
@@ -58,7 +112,24 @@ def outcome(segmented: bool, limit_alphabet: int) -> float:
     from course_lib.subword.unseen import unseen_texts
 
     codec = train_on(_texts(), BpeConfig(vocab_size=ENTRIES, limit_alphabet=limit_alphabet), segmented)
-    return characters_per_token(unseen_texts(), codec.encode)
+    return _ratio(unseen_texts(), codec.encode)
+
+
+@cache
+def _codec() -> Any:
+    from course_lib.subword.config import BpeConfig
+    from course_lib.subword.sweep import train_on
+
+    return train_on(_texts(), BpeConfig(vocab_size=6000, limit_alphabet=4000), True)
+
+
+def measure(text: str) -> float:
+    """Return the characters per token of a BPE tokenizer of 6,000 entries, as `bpe` under the profile tiny."""
+    return _ratio([text], _codec().encode)
+
+
+def _ratio(texts: list[str], encode: Callable[[str], list[int]]) -> float:
+    return sum(map(len, texts)) / sum(len(encode(text)) for text in texts)
 
 
 def _check_alphabet(answer: Any) -> str | None:
@@ -78,34 +149,89 @@ def _check_alphabet(answer: Any) -> str | None:
     return tr("{found:.3f} characters per token on unseen text, {goal:.2f} are wanted: {advice}.", **shares)
 
 
+def _check_texts(answer: Any) -> str | None:
+    known = "\n".join(_texts())
+    for text in answer:
+        body = "".join(text.split())
+        if len(body) < LENGTH:
+            return tr("a text has {number} characters; at least {least}, please.", number=len(body), least=LENGTH)
+        if sum("ぁ" <= c <= "ヿ" or "一" <= c <= "鿿" for c in body) < JAPANESE * len(body):
+            return tr("a text has too few Japanese characters; at least {share:.0%}, please.", share=JAPANESE)
+        if len({body[at : at + 6] for at in range(len(body))}) < 0.9 * len(body):
+            return tr("a text repeats itself; write each sentence once.")
+        if any(text[at : at + 40] in known for at in range(0, len(text) - 40, 20)):
+            return tr("a text is from the training corpus; take another one.")
+    cheap, dear = map(measure, answer)
+    if cheap >= FACTOR * dear:
+        return None
+    shares = {"cheap": cheap, "dear": dear, "factor": cheap / dear, "goal": FACTOR}
+    return tr("{cheap:.2f} and {dear:.2f} characters per token: a factor of {factor:.2f}, {goal} is wanted.", **shares)
+
+
 CHAPTER = Chapter(
     Exercise(
-        "write a function apply_merges(word, merges) that gives the word's symbols after all merges, in order",
-        (
-            (("大学生", [("大", "学")]), "the answer is a list of symbols, in which 大 and 学 are one"),
-            (("ababc", [("a", "b")]), "a merge applies wherever the pair occurs, not once"),
-            (("abc", [("b", "c"), ("a", "b")]), "the order of the merges decides: the first uses up b"),
-            (("aaa", [("a", "a")]), "go from left to right, and do not use a symbol twice"),
+        "write pair_counts(words): a Counter of the pairs of neighbors in all words, times the words' frequencies",
+        _like(
+            _pairs,
+            (({("大", "学"): 3},), mark("a pair counts as often as its word occurs: add the frequency, not 1")),
+            (({("大", "学"): 2, ("大", "学", "生"): 1},), mark("add up over all words")),
+            (({("も",): 5, ("学", "生"): 1},), mark("a word of one symbol has no pair, and no pair spans two words")),
+            (({("学", "大", "学"): 1},), mark("(学, 大) and (大, 学) are two pairs")),
+            (
+                ({("大学", "生"): 4},),
+                mark("a symbol may have several characters: pair the symbols, not the characters"),
+            ),
         ),
-        (
-            "Begin with list(word). For each merge, go over the symbols with an index.",
-            "Where two neighbouring symbols are the pair, replace both by one: symbols[at:at + 2] = [left + right].",
-        ),
-        apply_merges,
-        "Encoding applies the merges in the order in which training learned them: the most frequent pairs come first.",
+        ("Two loops: over words.items(), and over zip(word, word[1:]).", "counts[pair] += frequency"),
+        Expression("pair_counts_ours"),
+        "The folded cell below the exercise has the code. A word's pairs are zip(word, word[1:]).",
     ),
     Exercise(
-        "write a function my_ratio(texts, encode): characters per token over all texts; "
-        "encode(text) gives a list of ids",
-        (
-            ((["aaaa"], pairs), "len(text) over len(encode(text))"),
-            ((["ああああ"], pairs), "count characters with len(text), not bytes"),
-            ((["あ" * 9, "い"], pairs), "add up over all texts, then divide once: a mean of means favours short texts"),
+        "write merge(words, pair): the words in which the pair has become one symbol, with their frequencies",
+        _like(
+            _merged,
+            (({("大", "学", "生"): 1}, ("大", "学")), mark("大 and 学 become the one symbol 大学")),
+            (({("も",): 2, ("学", "生"): 1}, ("大", "学")), mark("words without the pair stay as they are")),
+            (({("あ", "い", "あ", "い"): 1}, ("あ", "い")), mark("merge wherever the pair occurs, not once")),
+            (({("も", "も", "も"): 1}, ("も", "も")), mark("go from left to right, and do not use a symbol twice")),
+            (
+                ({("大", "学"): 3, ("大学",): 1}, ("大", "学")),
+                mark("two words may become equal: add their frequencies"),
+            ),
         ),
-        ("Two sums and one division are enough.", "Add up over all texts first, then divide once."),
-        characters_per_token,
-        "With the sums first, every token has the same weight. In a mean of the texts' ratios, a line of one word "
-        "would weigh as much as a page.",
+        (
+            "For each word build a new list of symbols, with an index that moves by 2 where word[at:at + 2] == pair.",
+            "Put tuple(symbols) into a new Counter: merged[tuple(symbols)] += frequency",
+        ),
+        Expression("merge_ours"),
+        "The folded cell below the exercise has the code. The loop moves by two symbols where it merges, else by one.",
+    ),
+    Exercise(
+        "write encode_word(word, merges): the word's symbols after all merges, in the order in which they were learned",
+        _like(
+            _encoded,
+            (("大学生", [("大", "学")]), mark("the answer is a list of symbols, in which 大 and 学 are one")),
+            (("ababc", [("a", "b")]), mark("a merge applies wherever the pair occurs, not once")),
+            (("abc", [("b", "c"), ("a", "b")]), mark("the order of the merges decides: the first uses up b")),
+            (("aaa", [("a", "a")]), mark("go from left to right, and do not use a symbol twice")),
+        ),
+        (
+            "Your merge does one step: it takes {tuple(word): 1} and gives the merged word as its only key.",
+            "words = {tuple(word): 1}, then words = merge(words, pair) for each pair; the answer is list(*words).",
+        ),
+        Expression("encode_word_ours"),
+        "The folded cell below the exercise has the code. Encoding is training without the counting.",
+    ),
+    Exercise(
+        "write loss_if_removed(words, scores, piece): by how much the log probability falls without the piece",
+        _check_lost,
+        (
+            "Make a new dictionary of scores without the piece, and call log_probability twice.",
+            "rest = {other: score for other, score in scores.items() if other != piece}",
+        ),
+        Expression("loss_if_removed_ours"),
+        "The folded cell below the exercise has the code. The other probabilities stay as they are; the next round of "
+        "expectation and maximization mends them.",
     ),
     Exercise(
         f"find (segmented, limit_alphabet) with which BPE of {ENTRIES} entries reaches {GOAL:.2f} characters per token "
@@ -119,6 +245,16 @@ CHAPTER = Chapter(
         (False, 1500),
         "Too few characters, and common kanji cost three byte tokens each; too many, and characters that occur once "
         "take the entries of words. The best alphabet depends on the size of the vocabulary.",
+    ),
+    Exercise(
+        f"find two texts of your own, (cheap, dear), with a factor of {FACTOR} between their characters per token",
+        _check_texts,
+        (
+            "Which characters and words does an encyclopedia rarely hold? Each costs one to three tokens.",
+            "Everyday prose against a list of rare kanji: names of fish, plants or old provinces.",
+        ),
+        (CHEAP, DEAR),
+        "A character outside the alphabet costs three byte tokens. A price per token is therefore a price per topic.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

@@ -76,7 +76,8 @@ def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Map
     card = canvas.Canvas(max(LEFT + COLUMN * len(text) + 20, 640), bottom + 24 * min(LISTED, len(ranked)) + 22)
     card.text(LEFT - 14, middle - LEVEL, "BPE", color=canvas.MUTED, anchor="end", bold=True)
     card.text(LEFT - 14, lattice + 20, "Unigram", color=canvas.MUTED, anchor="end", bold=True)
-    for at, character in enumerate(text):
+    # BPE sees no ▁, so its column is empty in the upper half.
+    for at, character in enumerate(word, len(WORD)):
         card.box(LEFT + COLUMN * at, middle, COLUMN - 4, 28, character, color=canvas.GREY, bold=True)
     for node in tokens:
         _tree(card, word, node, middle, True)

@@ -37,15 +37,22 @@ class SmallModelConfig:
     length: int = setting(64, "tokens per sequence", ge=2)
     batch: int = setting(16, "sequences per step", ge=1)
     passes: float = setting(1.0, "how often the training text is read", gt=0)
+    steps: int = setting(0, "optimizer steps; 0: as many as the passes take", ge=0)
     rate: float = setting(1e-2, "largest learning rate", gt=0)
 
 
 def train(codec: Codec, texts: Sequence[str], seed: int, settings: SmallModelConfig) -> CausalScorer:
     """Train a new model on raw documents and return it; `seed` sets its weights and the order of the sequences."""
-    return _trained(codec, _stream(codec, texts), seed, settings)
+    return _trained(codec, encoded(codec, texts), seed, settings)
 
 
-def _stream(codec: Codec, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+def steps_of(stream: npt.NDArray[np.int64], settings: SmallModelConfig) -> int:
+    """Return the optimizer steps of a training on ids: more for a tokenizer with shorter tokens, if not set."""
+    sequences = (len(stream) - 1) // settings.length
+    return settings.steps or max(round(sequences * settings.passes / settings.batch), 1)
+
+
+def encoded(codec: Codec, texts: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the ids of the documents end to end, each followed by </s>; as in the evaluation, each is one line."""
     end = codec.tokenizer.token_to_id(END)
     return np.array([token for text in texts for token in (*codec.encode(one_line(text)), end)], np.int64)
@@ -69,10 +76,10 @@ def _trained(codec: Codec, stream: npt.NDArray[np.int64], seed: int, settings: S
             initializer_range=0.1,
         )
     )
-    steps = max(round(sequences * settings.passes / settings.batch), 1)
+    steps = steps_of(stream, settings)
     rng = np.random.default_rng(seed)
     # Positions of the first tokens; each pass begins at another token.
-    passes = range(int(settings.passes) + 1)
+    passes = range(steps * settings.batch // sequences + 1)
     starts = [rng.permutation(sequences) * length + rng.integers(0, (len(stream) - 1) % length + 1) for _ in passes]
     order = np.concatenate(starts)[: steps * settings.batch]
     chosen = (order[at : at + settings.batch, None] for at in range(0, len(order), settings.batch))
@@ -90,12 +97,15 @@ def _trained(codec: Codec, stream: npt.NDArray[np.int64], seed: int, settings: S
 
 def judge(
     codecs: Mapping[str, Codec],
-    texts: Sequence[str],
+    texts: Sequence[str] | Mapping[str, npt.NDArray[np.int64]],
     unseen: Sequence[str],
     seeds: Sequence[int] = (0, 1, 2),
     settings: SmallModelConfig | None = None,
 ) -> dict[str, list[Bits]]:
-    """Train one model per tokenizer and seed, and return its figures on unseen documents, in the order of the seeds."""
+    """Train one model per tokenizer and seed, and return its figures on unseen documents, in the order of the seeds.
+
+    `texts` are the documents to train on, or for each tokenizer their ids as `encoded` returns them.
+    """
     settings = settings or SmallModelConfig()
     # Overlapping windows would double the cost of scoring and lower all figures alike.
     windows = WindowSettings(stride=settings.length, batch_size=settings.batch)
@@ -104,7 +114,7 @@ def judge(
         for name, codec in codecs.items():
             bar.set_postfix_str(tr(name))
             # Segmenting and encoding take about a quarter of the time of a short training.
-            stream = _stream(codec, texts)
+            stream = texts[name] if isinstance(texts, Mapping) else encoded(codec, texts)
             for seed in seeds:
                 found.setdefault(name, []).append(bits(_trained(codec, stream, seed, settings), unseen, windows))
                 bar.update()

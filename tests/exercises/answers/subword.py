@@ -1,56 +1,121 @@
 """Right and wrong answers to the exercises of chapter 3."""
 
+from collections import Counter
+from math import log
 from typing import Any
 
 import numpy as np
 import torch
+from course_lib.exercises import subword
+from course_lib.subword.diagrams import segmentations
 
 Pair = tuple[str, str]
+Words = dict[tuple[str, ...], int]
 
 
-def once(word: str, merges: list[Pair]) -> list[str]:
-    """Applies each merge at the first place only."""
-    symbols = list(word)
-    for pair in merges:
-        at = next((at for at in range(len(symbols) - 1) if (symbols[at], symbols[at + 1]) == pair), None)
-        if at is not None:
+def pair_counts(words: Words) -> Counter[Pair]:
+    counts: Counter[Pair] = Counter()
+    for word, frequency in words.items():
+        for pair in zip(word, word[1:]):
+            counts[pair] += frequency
+    return counts
+
+
+def of_characters(words: Words) -> Counter[Pair]:
+    """Pairs the characters of a word and not its symbols."""
+    return pair_counts({tuple("".join(word)): frequency for word, frequency in words.items()})
+
+
+def merge_word(word: tuple[str, ...], pair: Pair, most: int = 99) -> tuple[str, ...]:
+    symbols, at = list(word), 0
+    while at < len(symbols) - 1 and most:
+        if (symbols[at], symbols[at + 1]) == pair:
             symbols[at : at + 2] = ["".join(pair)]
-    return symbols
+            most -= 1
+        at += 1
+    return tuple(symbols)
 
 
-def merged(word: str, merges: list[Pair]) -> list[str]:
-    """Applies each merge everywhere, by replacing in a text in which spaces separate the symbols."""
-    text = " " + "  ".join(word) + " "
-    for left, right in merges:
-        text = text.replace(f" {left}  {right} ", f" {left}{right} ")
-    return text.split()
+def merge(words: Words, pair: Pair) -> Counter[tuple[str, ...]]:
+    merged: Counter[tuple[str, ...]] = Counter()
+    for word, frequency in words.items():
+        merged[merge_word(word, pair)] += frequency
+    return merged
 
 
-def ratio(texts: list[str], encode: Any) -> float:
-    return len("".join(texts)) / sum(len(encode(text)) for text in texts)
+def encode_word(word: str, merges: list[Pair], most: int = 99) -> list[str]:
+    symbols = tuple(word)
+    for pair in merges:
+        symbols = merge_word(symbols, pair, most)
+    return list(symbols)
 
 
-NAMES: dict[str, Any] = {}
+def log_probability(words: dict[str, int], scores: dict[str, float]) -> float:
+    return sum(n * log(sum(2.718281828459045**s for s, _ in segmentations(word, scores))) for word, n in words.items())
+
+
+def without(scores: dict[str, float], piece: str) -> dict[str, float]:
+    return {other: score for other, score in scores.items() if other != piece}
+
+
+def loss_if_removed(words: dict[str, int], scores: dict[str, float], piece: str) -> float:
+    return log_probability(words, scores) - log_probability(words, without(scores, piece))
+
+
+def deletes(words: dict[str, int], scores: dict[str, float], piece: str) -> float:
+    before = log_probability(words, scores)
+    scores.pop(piece, None)
+    return before - log_probability(words, scores)
+
+
+NAMES: dict[str, Any] = {
+    "pair_counts_ours": pair_counts,
+    "merge_ours": merge,
+    "encode_word_ours": encode_word,
+    "loss_if_removed_ours": loss_if_removed,
+}
 RIGHT: dict[int, list[Any]] = {
-    1: [merged],
-    2: [ratio],
-    3: [(False, 1500), np.array([0, 1600]), torch.tensor([0, 1500])],
+    1: [pair_counts],
+    2: [merge, lambda words, pair: dict(merge(words, pair))],
+    3: [encode_word],
+    4: [loss_if_removed],
+    5: [(False, 1500), np.array([0, 1600]), torch.tensor([0, 1500])],
+    6: [(subword.CHEAP, subword.DEAR)],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda word, merges: list(word), "in which 大 and 学 are one"),
-        (once, "not once"),
-        (lambda word, merges: merged(word, sorted(merges)), "order of the merges"),
+        (lambda words: Counter(pair for word in words for pair in zip(word, word[1:])), "add the frequency"),
+        (lambda words: {pair: n for w, n in words.items() for pair in zip(w, w[1:])}, "add up over all words"),
+        (lambda words: Counter({(min(p), max(p)): n for p, n in pair_counts(words).items()}), "expected"),
+        (of_characters, "not the characters"),
     ],
     2: [
-        (lambda texts, e: sum(len(e(t)) for t in texts) / sum(map(len, texts)), "over len(encode(text))"),
-        (lambda texts, e: sum(len(t) / len(e(t)) for t in texts) / len(texts), "mean of means"),
-        (lambda texts, e: sum(len(t.encode()) for t in texts) / sum(len(e(t)) for t in texts), "not bytes"),
+        (lambda words, pair: {merge_word(word, pair, 1): n for word, n in words.items()}, "not once"),
+        (lambda words, pair: {merge_word(word, pair): n for word, n in words.items()}, "add their frequencies"),
+        (lambda words, pair: {w: n for w, n in merge(words, pair).items() if "".join(pair) in w}, "stay as they are"),
+        (lambda words, pair: words, "become the one symbol"),
     ],
     3: [
+        (lambda word, merges: list(word), "in which 大 and 学 are one"),
+        (lambda word, merges: encode_word(word, merges, 1), "not once"),
+        (lambda word, merges: encode_word(word, sorted(merges)), "order of the merges"),
+    ],
+    4: [
+        (lambda words, scores, piece: log_probability(words, without(scores, piece)), "costs nothing"),
+        (lambda words, scores, piece: -loss_if_removed(words, scores, piece), "minus the same without"),
+        (lambda words, scores, piece: loss_if_removed(dict.fromkeys(words, 1), scores, piece), "minus the same"),
+        (deletes, "make a new dictionary"),
+    ],
+    5: [
         ((True, 1500), "word boundary"),
         ((False, 500), "keep more"),
         ((False, 2500), "keep fewer"),
         ((1500, False), "True or False first"),
+    ],
+    6: [
+        ((subword.DEAR, subword.CHEAP), "is wanted"),
+        ((subword.CHEAP, "短い文。"), "at least 150"),
+        ((subword.CHEAP, "plain English " * 20), "Japanese"),
+        ((subword.CHEAP, "鰯と鯖と鰤と鱈。" * 20), "repeats itself"),
     ],
 }
