@@ -3,7 +3,7 @@
 from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 from course_lib.world.words import CITIES, PEOPLE
 
-SPORTS = ("サッカー", "ホッケー", "ラクロス")
+SPORTS = ("サッカー", "ホッケー")
 VENUES = ("市立競技場", "市民グラウンド", "大学のグラウンド", "中央競技場", "海辺の競技場")
 SCORES = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))  # of the winner and the loser
 
@@ -14,10 +14,10 @@ opening  {venue}で、{home}と{away}が{sport}の試合をしました。
 result   {winner}が、{high}対{low}で勝ちました。
          試合は、{high}対{low}で{winner}の勝ちでした。
          {high}対{low}で、{winner}が勝利をおさめました。
-hero     {winner}の{hero}選手が、最後までよく走りました。
-         {winner}の{hero}選手が、大事な点を決めました。
+hero     {winner}の{hero}選手は、最後までよく走りました。
+         {winner}の{hero}選手が、大事なゴールを決めました。
 comment  {hero}選手は、「みんなのおかげです」と話しました。
-         「とてもうれしいです」と、{hero}選手は言いました。
+         「とてもうれしいです」と、{hero}選手は話しました。
          {winner}の監督は、{hero}選手をほめました。
 ending   {winner}は、次の試合でも勝利をめざします。
          {winner}の次の試合は、来週行われます。

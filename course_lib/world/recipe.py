@@ -10,11 +10,11 @@ DISHES = {
     "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (12, 15)),
 }
 ADDED = ("キャベツ", "ねぎ", "白菜", "小松菜", "チンゲン菜")
-MEATS = ("鶏肉", "豚肉", "牛肉", "とうふ", "ソーセージ")
-SEASONINGS = ("しょうゆ", "みそ", "カレー粉", "めんつゆ", "塩こうじ")
+MEATS = ("鶏肉", "豚肉", "牛肉", "豆腐", "ソーセージ")
+SEASONINGS = ("しょうゆ", "みそ", "白だし", "めんつゆ", "塩こうじ")
 # people: spoons of seasoning
-SPOONS = {2: ("小さじ1杯", "小さじ2杯"), 3: ("小さじ2杯", "大さじ1杯"), 4: ("大さじ1杯", "大さじ2杯")}
-SHAPES = ("小さめに", "食べやすく", "大きめに")
+SPOONS = {2: ("大さじ1杯", "大さじ2杯"), 3: ("大さじ2杯", "大さじ3杯"), 4: ("大さじ3杯", "大さじ4杯")}
+SHAPES = ("小さめに", "食べやすい大きさに", "大きめに")
 GRAMS = 80  # for each person
 
 WORDINGS = wordings("""
@@ -28,17 +28,17 @@ more     ほかに、{added}と{seasoning}を使います。
 cut      まず、{vegetable}と{added}を{shape}切ります。
          はじめに、{vegetable}と{added}を{shape}切っておきます。
 boil     次に、なべに{vegetable}と{meat}、カップ{cups}杯の{liquid}を入れて、{minutes}分煮ます。
-         なべに{liquid}をカップ{cups}杯入れ、{vegetable}と{meat}を{minutes}分煮ます。
+         次に、なべに{liquid}をカップ{cups}杯入れ、{vegetable}と{meat}を{minutes}分煮ます。
 fry      次に、フライパンに油を熱して、{vegetable}と{meat}を{minutes}分炒めます。
-         フライパンに油をひき、{vegetable}と{meat}を{minutes}分炒めます。
+         次に、フライパンに油をひき、{vegetable}と{meat}を{minutes}分炒めます。
 steam    次に、湯気の上がった蒸し器に{vegetable}と{meat}を並べて、{minutes}分蒸します。
-         {vegetable}と{meat}を、蒸し器で{minutes}分蒸します。
+         次に、{vegetable}と{meat}を、蒸し器で{minutes}分蒸します。
 season   {added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
-         最後に{added}を加え、{seasoning}{spoons}で味をととのえます。
-time     時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。
+         仕上げに{added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
+time     かかる時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。
          準備の{prepare}分も入れて、全部で{total}分かかります。
 serve    {people}人で分けて、熱いうちに食べましょう。
-         {people}枚の皿に盛って、できあがりです。
+         器に盛りつけたら、熱いうちに食べましょう。
          この{dish}は、ごはんによく合います。
 """)
 

@@ -8,7 +8,7 @@ ITEMS = {"帽子": "赤い", "傘": "青い", "手袋": "白い", "かばん": "
 PLACES = ("公園", "駅", "神社", "学校")
 SPOTS = ("ベンチの下", "木の下", "階段の下", "入口のそば")
 HELPERS = ("おばあさん", "おじいさん", "先生", "パン屋さん", "郵便屋さん", "大工さん")
-GIFTS = ("花", "りんご", "みかん", "クッキー")
+GIFTS = ("りんご", "みかん", "クッキー", "ドーナツ")
 
 WORDINGS = wordings("""
 opening   ある町に、{who}という子どもと、{animal}の{pet}が住んでいました。
@@ -16,36 +16,39 @@ opening   ある町に、{who}という子どもと、{animal}の{pet}が住ん�
           {who}は、{animal}の{pet}といつも一緒でした。
 treasure  {who}は、大切な{color}{item}を持っていました。
           {who}には、誕生日にもらった大切な{color}{item}がありました。
-          {who}は、いつも大切な{color}{item}を持ち歩いていました。
+          {who}の宝物は、{color}{item}でした。
 trip      ある日、{who}は{pet}を連れて{place}へ行きました。
-          ある朝、{who}と{pet}は{place}へ遊びに行きました。
+          ある朝、{who}と{pet}は{place}まで出かけました。
           ある日曜日、{who}は{pet}と{place}まで歩いていきました。
-loss      ところが、帰ろうとすると、大切な{color}{item}がありません。
-          気がつくと、大切な{color}{item}がなくなっていました。
-          {pet}と歩いているうちに、{who}は大切な{color}{item}をなくしてしまいました。
+loss      ところが、帰ろうとすると、その{item}がありません。
+          ところが、気がつくと、その{item}がなくなっていました。
+          ところが、{pet}と歩いているうちに、その{item}をなくしてしまいました。
 search    {who}は{place}のあちこちをさがしましたが、{item}は見つかりません。
           「どこへ行ったのだろう」と、{who}は悲しそうに言いました。
           {who}と{pet}は、{item}をさがし始めました。
 meeting   そこへ、{helper}がやって来ました。
           しばらくすると、{helper}が通りかかりました。
-          ちょうどそのとき、{helper}に会いました。
+          ちょうどそこへ、{helper}が来ました。
 asking    {who}は{helper}に、{item}のことを話しました。
           「{item}を見ませんでしたか」と、{who}は聞きました。
 answer    すると{helper}は、「{spot}にありましたよ」と教えてくれました。
           {helper}は、「{spot}で見ましたよ」と言いました。
 hint      そのとき、{pet}が急に走りだしました。
-          そのとき、{pet}が何かに気づいて歩きだしました。
-          そのとき、{pet}が{who}をふり返って、歩きだしました。
+          すると、{pet}が何かに気づいて走りだしました。
+          しばらくすると、{pet}が{who}をふり返って、歩きだしました。
 found     行ってみると、{item}は{spot}にありました。
           行ってみると、{spot}に{item}がありました。
-          {who}は、{spot}で{item}を見つけました。
-thanks    {who}はお礼を言って、{helper}に{gift}をわたしました。
-          {who}は「ありがとうございました」と言って、{helper}に{gift}をわたしました。
+          {who}が急いで行くと、{item}は{spot}にありました。
+followed  ついて行くと、{item}は{spot}にありました。
+          ついて行くと、{spot}に{item}がありました。
+          {who}があとを追うと、{spot}に{item}がありました。
+thanks    {who}はもどって、{helper}におやつの{gift}をわたしました。
+          {who}はもどると、「ありがとうございました」と言って、{helper}におやつの{gift}をわたしました。
 praise    「よくやったね」と言って、{who}は{pet}の頭をなでました。
           「ありがとう」と言って、{who}は{pet}をだきしめました。
 ending    {who}と{pet}は、{item}を持って家へ帰りました。
           その夜、{who}は{item}をそばに置いて眠りました。
-          それからというもの、{who}は{item}を前よりも大切にするようになりました。
+          それから、{who}は{item}を前よりも大切にするようになりました。
 """)
 
 
@@ -54,11 +57,11 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     facts: Facts = {"who": draw.one(PEOPLE), "animal": (animal := draw.one(PETS)), "pet": PETS[animal]}
     facts |= {"item": (item := draw.one(ITEMS)), "color": ITEMS[item]}
     facts |= {"place": draw.one(PLACES), "spot": draw.one(SPOTS)}
-    kinds = ["opening", "treasure", "trip", "loss"] + ["search"] * draw.happens(0.5)
+    kinds = ["opening", "treasure", "trip", "loss", "search"]
     if draw.happens(0.6):
         facts |= {"helper": draw.one(HELPERS), "gift": draw.one(GIFTS)}
         return facts, [*kinds, "meeting", "asking", "answer", "found", "thanks", "ending"]
-    return facts, [*kinds, "hint", "found", "praise", "ending"]
+    return facts, [*kinds, "hint", "followed", "praise", "ending"]
 
 
 RULES: Rules = {

@@ -80,7 +80,8 @@ def asked_for(question: str) -> str | None:
 def plain(sentence: str) -> str | None:
     """Return a polite sentence of a letter in plain form; None if it has none in the world."""
     for reading in readings(sentence):
-        if reading.genre is day.LETTER and reading.kind in day.DIARY.wordings:
+        # A diary names the day by its own words: today.
+        if reading.genre is day.LETTER and reading.kind in day.DIARY.wordings and reading.kind != "day":
             place = day.LETTER.wordings[reading.kind].index(reading.wording)
             return day.DIARY.wordings[reading.kind][place].format(**reading.facts)
     return None

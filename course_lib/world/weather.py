@@ -9,46 +9,46 @@ SEASONS = {"春": ((15, 17, 19), 8), "夏": ((29, 31, 33), 6), "秋": ((18, 20, 
 SNOW = 5  # degrees: it snows on days that are no warmer
 SKIES = ("晴れ", "くもり", "雨", "雪")
 WINDS = ("北", "南", "東", "西")
-FORCES = ("弱く", "やや強く", "強く")
+FORCES = ("弱い", "やや強い", "強い")
 
 WORDINGS = wordings("""
 opening       {season}を迎えた{area}の、明日の天気予報です。
               {season}の{area}から、明日の天気をお伝えします。
               すっかり{season}になった{area}の、明日の天気予報です。
 sky           明日の{area}は{sky}でしょう。
-              明日は、朝から{sky}でしょう。
+              明日は、朝から{sky}の予報です。
               {area}では、明日は{sky}の見込みです。
-later         夕方からは{later}になるでしょう。
+later         夕方からは{later}に変わるでしょう。
               夜には{later}に変わりそうです。
               夜からは{later}になりそうです。
 temperatures  最高気温は{high}度、最低気温は{low}度でしょう。
               気温は、朝は{low}度ですが、昼には{high}度まで上がる見込みです。
-wind          {wind}の風が{force}吹くでしょう。
-              {wind}の風が{force}吹く見込みです。
+wind          風は{wind}の風で、{force}でしょう。
+              風は{wind}寄りで、{force}でしょう。
 waves         沖では、波が高くなりそうです。
-              海へ行く方は、高い波に注意してください。
-gusts         自転車に乗る方は、風に注意してください。
+              海へ行く方は、高波にご注意ください。
+gusts         自転車に乗る方は、風にご注意ください。
               強い風で、物が飛ばされるおそれがあります。
 umbrella      傘を忘れずにお出かけください。
               お出かけには、傘が必要です。
-slippery      道がすべりやすくなるので、足もとに気をつけてください。
-              車を運転する方は、すべりやすい道に注意してください。
+slippery      道がすべりやすくなるので、足もとにお気をつけください。
+              車を運転する方は、すべりやすい道にご注意ください。
 folding       折りたたみの傘があると安心です。
               帰りが遅くなる方は、傘をお持ちください。
-hot           暑くなりますので、水をこまめに飲みましょう。
-              暑さで体調をくずさないように、気をつけてください。
+hot           暑くなりますので、こまめに水を飲みましょう。
+              暑さで体調をくずさないように、お気をつけください。
 cold          寒くなりますので、暖かい服を着てお出かけください。
-              朝は霜が降りるおそれがあります。
-bright        日ざしの多い一日になりそうです。
+              朝の冷えこみにご注意ください。
+bright        昼間は、日ざしがたっぷり届くでしょう。
               洗濯物がよく乾くでしょう。
-dull          日ざしの少ない一日になりそうです。
+dull          昼間は、日ざしが少ないでしょう。
               洗濯物は乾きにくいでしょう。
 """)
 
 
 def warning(area: str, force: str) -> set[str]:
     """Return the kind of the sentence that a strong wind adds, if any."""
-    return set() if force != "強く" else {"gusts"} if area in INLAND else {"waves"}
+    return set() if force != "強い" else {"gusts"} if area in INLAND else {"waves"}
 
 
 def advice(sky: str, later: str, high: int, low: int) -> str:
