@@ -18,6 +18,8 @@ from course_slides.cells import CORE, Slide, slides
 from course_slides.prose import blocks, leading, sentences
 from tests.browser import chromium
 from tests.waiting import LIMIT
+from tests.words import edition
+from tests.words.edition import skip_if_behind
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 LONG = "The first sentence says why. " + "More of the same. " * 30
@@ -223,6 +225,7 @@ def test_no_slide_overflows(path: Path, decks: Path, page: Any) -> None:
 
 def test_a_japanese_deck(tmp_path: Path, page: Any) -> None:
     """It has as many sections as the English one, says everything in Japanese, and fits."""
+    skip_if_behind(edition.notebook(PATHS[1]))
     path = editions.build("ja", tmp_path / "ja")[1]
     cells, english = nbformat.read(path, as_version=4).cells, build.english(path)
     made = slides(cells, "ja", english)

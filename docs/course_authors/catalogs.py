@@ -7,6 +7,7 @@ English text changes, its translation is kept, shown and listed as fuzzy until a
 """
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 from hashlib import sha256
@@ -110,18 +111,28 @@ def update(language: str, accept: str = "") -> None:
         with atomic_write(path) as file:
             file.write(text.getvalue())
     if accept and not accepted:
-        raise UsageError(f"--accept: {accept!r} is no fuzzy text; `course words {language} --check` lists them")
+        raise UsageError(f"--accept: {accept!r} is no fuzzy text; `course words {language} --check --texts` lists them")
 
 
 def open_texts(language: str) -> list[str]:
     """Return a line for each text whose translation is missing or fuzzy, with its ID; write nothing."""
     found = []
+    for domain, message in _open(language):
+        state, text = "fuzzy" if message.string else "missing", " ".join(str(message.id).split())
+        found.append(f"{domain}.po: {state}: {identity(message)}: {text:.70}")
+    return found
+
+
+def open_parts(language: str) -> Counter[str]:
+    """Return the number of these texts in each notebook and page that has any, and in the library."""
+    return Counter(LIBRARY.name if domain == COURSE else message.locations[0][0] for domain, message in _open(language))
+
+
+def _open(language: str) -> Iterator[tuple[str, Message]]:
     for domain in DOMAINS:
         for message in current(language, domain):
             if message.id and (message.fuzzy or not message.string):
-                state, text = "fuzzy" if message.string else "missing", " ".join(str(message.id).split())
-                found.append(f"{domain}.po: {state}: {identity(message)}: {text:.70}")
-    return found
+                yield domain, message
 
 
 def identity(message: Message) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.notebooks import execution
-from course_lib.paths import NOTEBOOKS
+from course_lib.paths import NOTEBOOKS, REPOSITORY
 
 from course_authors import catalogs, editions
 from course_authors import notebooks as tools
@@ -14,19 +14,25 @@ from course_authors import notebooks as tools
 def words(
     language: Annotated[str, "code of the language, such as ja"],
     *,
-    check: Annotated[bool, "change nothing; list what is missing or fuzzy"] = False,
-    release: Annotated[bool, "with --check: fail if anything is listed"] = False,
-    accept: Annotated[str, "a fuzzy text, as --check names it: its translation is right"] = "",
+    check: Annotated[bool, "change nothing; say what is behind the English"] = False,
+    texts: Annotated[bool, "list each text whose translation is missing or fuzzy"] = False,
+    release: Annotated[bool, "with --check: fail if anything is behind"] = False,
+    accept: Annotated[str, "a fuzzy text, as --texts names it: its translation is right"] = "",
 ) -> None:
     """For authors: bring a language's catalogues in step with the English texts."""
     if not check:
         catalogs.update(language, accept)
-    texts = catalogs.open_texts(language)
-    for line in texts:
+    for line in catalogs.open_texts(language) if texts else ():
         print(line)
-    if release and texts:
-        raise CourseError(f"{language}: {len(texts)} texts to translate; CONTRIBUTING.md, Words, says how")
-    print(f"{language}: {len(texts)} texts to translate")
+    parts, files = catalogs.open_parts(language), editions.behind(language)
+    for part, number in parts.items():
+        print(f"{part}: {number} texts to translate")
+    for path in files:
+        print(f"{path.relative_to(REPOSITORY)}: behind the English")
+    found = f"{language}: {sum(parts.values())} texts to translate, {len(files)} files behind the English"
+    if release and (parts or files):
+        raise CourseError(f"{found}; CONTRIBUTING.md, Words, says how")
+    print(found)
 
 
 def notebooks(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import nbformat
 from course_lib.files import atomic_write
+from course_lib.language.words import SOURCE
+from course_lib.notebooks.drawing import FOLDER as DRAWINGS
 from course_lib.paths import NOTEBOOKS, REPOSITORY
 
 from course_authors import catalogs, cells, pages
@@ -53,6 +55,51 @@ def files(language: str, folder: Path | None = None) -> Iterator[tuple[Path, byt
         for before in (NOTEBOOKS / language / source.name, links.target(source)):
             _keep_outputs(notebook, before)
         yield links.target(source), nbformat.writes(notebook).encode() + b"\n"  # type: ignore[no-untyped-call]
+
+
+def behind(language: str) -> list[Path]:
+    """Return the stored files of an edition that are not those of today's English: pages, notebooks and drawings.
+
+    Such a file stays as it is, and no test compares it, until its texts are translated and `build` writes it again.
+    """
+    written = [path for path, content in files(language) if not path.exists() or path.read_bytes() != content]
+    drawn = {path: DRAWINGS / language / path.name for path in sorted((DRAWINGS / SOURCE).glob("*.svg"))}
+    return [*written, *(path for source, path in drawn.items() if _labels(path) != _labels(source))]
+
+
+def _labels(drawing: Path) -> int:
+    return drawing.read_text(encoding="utf8").count("<text") if drawing.exists() else -1
+
+
+def stored(language: str, folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the stored pages and notebooks of an edition, as files of `folder`, a tree like the repository.
+
+    Their relative links lead to files of this tree, and to the repository where it has none.
+    """
+    sources = {pages.edition(path, language): path for path in (*pages.pages(), *sorted(NOTEBOOKS.glob("*.ipynb")))}
+    tree = {path: folder / source.relative_to(REPOSITORY) for path, source in sources.items() if path.exists()}
+
+    def moved(text: str, path: Path) -> str:
+        """Return a text of a file with the links that it has in the tree."""
+
+        def move(link: re.Match[str]) -> str:
+            target = Path(os.path.normpath(path.parent / link[2]))
+            if not link[2] or re.match(r"[a-z]+:|/", link[2]) or not target.exists():
+                return link[0]
+            target = Path(os.path.relpath(tree.get(target, target), tree[path].parent))
+            return f"{link[1]}{target.as_posix()}{'/' * link[2].endswith('/')}{link[3] or ''}"
+
+        return LINK.sub(move, text)
+
+    for path, target in tree.items():
+        if path.suffix == ".md":
+            yield target, moved(path.read_text(encoding="utf8"), path).encode()
+            continue
+        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown" and BADGE_TAG not in cell.metadata.get("tags", []):
+                cell.source = moved(cell.source, path)
+        yield target, nbformat.writes(notebook).encode() + b"\n"  # type: ignore[no-untyped-call]
 
 
 class Links:

@@ -1,7 +1,7 @@
 """The site's editions, English and Japanese (in ja/): a switch on every page, and links to what is in English only.
 
-The Japanese edition is built from the tree of course_authors/editions.py and has the same paths, so that a page's other
-edition is ja/<page>. COURSE_LANG names the edition that is built.
+The Japanese edition is built from the stored one, as a tree of course_authors/editions.py with the same paths, so that
+a page's other edition is ja/<page>. COURSE_LANG names the edition that is built.
 """
 
 import re
@@ -50,7 +50,8 @@ ENTRY = re.compile(r"(?:(?P<title>.+) <)?/?(?P<page>[\w./-]+)>?")
 
 def both() -> set[str]:
     """Return the pages that both editions have, such as docs/glossary."""
-    translated = (*pages.pages(), *NOTEBOOKS.glob("*.ipynb"))
+    sources = (*pages.pages(), *NOTEBOOKS.glob("*.ipynb"))
+    translated = [path for path in sources if pages.edition(path, JAPANESE).exists()]
     return {path.relative_to(REPOSITORY).with_suffix("").as_posix() for path in translated} | {"search", "genindex"}
 
 

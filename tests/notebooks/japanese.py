@@ -25,6 +25,7 @@ from course_lib.workspace.chapters import CHAPTERS
 from tests.browser import chromium
 from tests.notebooks.lab import HEIGHT, WIDTH, Notebook, running_lab
 from tests.notebooks.test_nbval import run_nbval
+from tests.words import edition
 
 RECORD = Path(__file__).with_name("japanese.md")
 SCREENSHOTS = REPOSITORY / "output/jupyterlab/ja"
@@ -57,6 +58,9 @@ def main() -> None:
         shutil.copytree(NOTEBOOKS / "ja", folder)
         with running_lab(folder, workspace) as address:
             for name in names:
+                if (late := edition.notebook(Path(f"{name}.ipynb"))) in edition.behind():
+                    print(f"{late} is behind the English notebook: left out", flush=True)
+                    continue
                 print(name, flush=True)
                 start, state = time.monotonic(), "passed"
                 try:

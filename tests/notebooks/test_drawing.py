@@ -15,6 +15,9 @@ from course_lib.notebooks.drawing import FOLDER, Drawing, drawing, road
 from course_lib.subword.diagrams import merge_tree, merges_and_lattice, segmentations
 from course_lib.workspace.chapters import CHAPTERS
 
+from tests.words import edition
+from tests.words.edition import skip_if_behind
+
 SVG = "{http://www.w3.org/2000/svg}"
 MERGES = [("東", "京"), ("大", "学"), ("大学", "院"), ("京", "大")]
 SCORES = {"東京": -5.0, "東": -6.5, "京": -6.0, "大": -6.0, "学": -6.2, "院": -6.6, "大学": -4.0, "大学院": -9.0}
@@ -27,14 +30,12 @@ def texts(shown: Drawing) -> list[str]:
     return [element.text or "" for element in root.iter(f"{SVG}text")]
 
 
-def test_every_drawing_is_there_in_both_languages(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {language: {path.stem for path in (FOLDER / language).iterdir()} for language in ("en", "ja")}
-    assert names["en"] == names["ja"]
-    for name in names["en"]:
-        english = texts(drawing(name))
-        monkeypatch.setenv(words.VARIABLE, "ja")
-        assert len(texts(drawing(name))) == len(english) and texts(drawing(name)) != english
-        monkeypatch.delenv(words.VARIABLE)
+@pytest.mark.parametrize("name", sorted(path.stem for path in (FOLDER / "en").iterdir()))
+def test_every_drawing_is_there_in_both_languages(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    english = texts(drawing(name))
+    skip_if_behind(edition.drawing(name))
+    monkeypatch.setenv(words.VARIABLE, "ja")
+    assert len(texts(drawing(name))) == len(english) and texts(drawing(name)) != english
 
 
 def test_notebook_receives_an_image_whose_source_is_the_svg() -> None:

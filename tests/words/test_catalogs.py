@@ -8,7 +8,7 @@ from course_lib import cli
 from course_lib.errors import CourseError, UsageError
 from course_lib.language import words
 
-from course_authors import catalogs
+from course_authors import catalogs, editions
 from course_authors.catalogs import COURSE, NOTEBOOKS, PAGES, Entry
 
 ENGLISH = {
@@ -96,13 +96,23 @@ def test_a_mistake_in_a_catalogue_is_named(text: str) -> None:
 
 
 def test_only_the_release_check_fails_on_open_texts(
-    english: dict[str, list[Entry]], capsys: pytest.CaptureFixture[str]
+    english: dict[str, list[Entry]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(editions, "behind", lambda language: [])
+    english[NOTEBOOKS] += [Entry(f"Rain {number}", Path("a"), f"01 c{number}") for number in range(10, 30)]
     catalogs.update("ja")
     capsys.readouterr()
     for arguments, code in ((["--check"], 0), (["--check", "--release"], 1)):
         assert cli._main(["words", "ja", *arguments]) == code
-        assert "01 c1: Rain falls." in capsys.readouterr().out
+        # A line for each notebook, each page and the library, and the sum; not one for each text.
+        lines = "".join(capsys.readouterr()).splitlines()
+        assert lines[:3] == [f"{part} texts to translate" for part in ("a: 22", "b: 1", "course_lib: 1")]
+        assert len(lines) == 4 and "ja: 24 texts to translate, 0 files behind" in lines[3]
+    assert cli._main(["words", "ja", "--check", "--texts"]) == 0
+    listed = capsys.readouterr().out
+    assert "01 c1: Rain falls." in listed and len(listed.splitlines()) == 24 + 4
+    english[NOTEBOOKS] = english[NOTEBOOKS][:2]
+    catalogs.update("ja")
     translate(NOTEBOOKS, "雨", "雪")
     english[PAGES], english[COURSE] = [], []
     assert cli._main(["words", "ja", "--check", "--release"]) == 0

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from course_lib import cli
 from course_lib.language import words
-from course_lib.paths import NOTEBOOKS, REPOSITORY
 from course_lib.workspace import chapters
 
-from course_authors import editions, pages
+from course_authors import catalogs, commands, editions, pages
 from course_authors.cells import same_code
 from course_authors.notebooks import ABSOLUTE, SETUP_TAG
 
@@ -79,16 +79,69 @@ def test_outputs_are_kept_while_the_code_is_the_same(edition: Path) -> None:
     assert not any(output.get("text") == "x\n" for output in found[second.id].outputs)
 
 
-def test_the_course_runs_the_notebooks_of_the_readers_language(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_course_runs_the_notebooks_of_the_readers_language(
+    monkeypatch: pytest.MonkeyPatch, small: dict[str, Path]
+) -> None:
+    """Unless they are behind: with other cells than the English ones."""
     executed: list[Path] = []
     monkeypatch.setattr("course_lib.notebooks.execution.execute", lambda source, target: executed.append(source))
+    english, japanese = small["notebook"], small["notebooks"] / "ja/01_a.ipynb"
     for language in ("", "ja"):
         monkeypatch.setenv(words.VARIABLE, language)
-        chapters._run_notebook(PATHS[0], tmp_path, [], {})
-    assert executed == [PATHS[0], NOTEBOOKS / "ja" / PATHS[0].name]
+        chapters._run_notebook(english, small["root"], [], {})
+    notebook = nbformat.read(english, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("b = 2"))
+    nbformat.write(notebook, english)
+    chapters._run_notebook(english, small["root"], [], {})
+    assert executed == [english, japanese, english]
 
 
-@pytest.mark.rehearse
-def test_the_stored_edition_is_that_of_the_catalogues() -> None:
-    for path, content in editions.files("ja"):
-        assert path.read_bytes() == content, f"{path.relative_to(REPOSITORY)}: run `course notebooks --language ja`"
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """A repository with a notebook, a page and their Japanese editions, which are in step."""
+    folders = {"notebooks": tmp_path / "notebooks", "drawings": tmp_path / "drawings"}
+    for folder in folders.values():
+        folder.mkdir()
+    notebook, page = folders["notebooks"] / "01_a.ipynb", tmp_path / "docs/glossary.md"
+    page.parent.mkdir()
+    cells = [nbformat.v4.new_markdown_cell("[Rain](../docs/glossary.md) falls."), nbformat.v4.new_code_cell("a = 1")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), notebook)
+    page.write_text("# Words\n\n[One](../notebooks/01_a.ipynb), [two](../no/file.md).\n", encoding="utf8")
+    for module, name, value in (
+        (editions, "NOTEBOOKS", folders["notebooks"]), (editions, "REPOSITORY", tmp_path),
+        (editions, "DRAWINGS", folders["drawings"]), (pages, "REPOSITORY", tmp_path), (commands, "REPOSITORY", tmp_path), (catalogs, "REPOSITORY", tmp_path),
+        (catalogs, "LOCALE", tmp_path / "locale"), (words, "CATALOGUES", tmp_path / "library"),
+        (catalogs, "TEXTS", {domain: lambda: iter(()) for domain in catalogs.DOMAINS}),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    editions.build("ja")
+    return folders | {"notebook": notebook, "page": page, "root": tmp_path}
+
+
+def test_what_is_behind_is_listed_and_stays(small: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli._main(["words", "ja", "--check", "--release"]) == 0
+    assert "0 files behind" in capsys.readouterr().out
+    english = nbformat.read(small["notebook"], as_version=4)
+    english.cells[1].source = "a = 2"
+    nbformat.write(english, small["notebook"])
+    (small["drawings"] / "en").mkdir()
+    (small["drawings"] / "en/new.svg").write_text("<svg><text>a</text></svg>")
+    stored = small["notebooks"] / "ja/01_a.ipynb"
+    before = stored.read_bytes()
+    for options, code in (["--check"], 0), (["--check", "--release"], 1):
+        assert cli._main(["words", "ja", *options]) == code
+        said = "".join(capsys.readouterr())
+        assert "notebooks/ja/01_a.ipynb: behind" in said and "drawings/ja/new.svg: behind" in said
+        assert "docs/ja/glossary.md" not in said
+    assert stored.read_bytes() == before
+    editions.build("ja")
+    assert editions.behind("ja") == [small["drawings"] / "ja/new.svg"]
+
+
+def test_the_sites_tree_is_the_stored_edition(small: dict[str, Path]) -> None:
+    tree = small["root"] / "workspace/ja"
+    found = dict(editions.stored("ja", tree))
+    assert sorted(path.relative_to(tree).as_posix() for path in found) == ["docs/glossary.md", "notebooks/01_a.ipynb"]
+    text = found[tree / "docs/glossary.md"].decode()
+    assert "(../notebooks/01_a.ipynb)" in text and "(../no/file.md)" in text
+    assert "(../docs/glossary.md)" in found[tree / "notebooks/01_a.ipynb"].decode()

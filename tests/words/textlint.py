@@ -47,19 +47,17 @@ def _installed() -> bool:
 
 
 def write(folder: Path) -> None:
-    """Write the Japanese texts: each cell of a notebook, and each page."""
-    cells, texts = (catalogs.translations("ja", domain) for domain in (catalogs.NOTEBOOKS, catalogs.PAGES))
-    for (key, _), text in cells.items():
+    """Write the stored Japanese texts: each cell of a notebook, and each page."""
+    for message in catalogs.read("ja", catalogs.NOTEBOOKS):
         # Titles and links are no sentences.
-        if text.startswith("**出典"):
+        if not message.id or not message.string or str(message.string).startswith("**出典"):
             continue
         # A field of an f-string in a code cell, such as {value!r}, is no text.
-        plain = re.sub(r"\{[^{}]*\}", "1", text)
-        (folder / f"{key.replace(' ', '-cell-')}.md").write_text(f"{plain}\n", encoding="utf8")
-    for page in pages.pages():
-        text = pages.translated(page.read_text(encoding="utf8"), texts)
+        plain = re.sub(r"\{[^{}]*\}", "1", str(message.string))
+        (folder / f"{str(message.context).replace(' ', '-cell-')}.md").write_text(f"{plain}\n", encoding="utf8")
+    for page in filter(Path.exists, (pages.edition(page, "ja") for page in pages.pages())):
         name = page.relative_to(REPOSITORY).as_posix().replace("/", "-")
-        (folder / name).write_text(text, encoding="utf8")
+        (folder / name).write_text(page.read_text(encoding="utf8"), encoding="utf8")
 
 
 if __name__ == "__main__":
