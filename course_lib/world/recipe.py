@@ -35,10 +35,12 @@ steam    次に、湯気の上がった蒸し器に{vegetable}と{meat}を並べ
          次に、{vegetable}と{meat}を、蒸し器で{minutes}分蒸します。
 season   {added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
          仕上げに{added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
+sauce    {added}を加えてさらに蒸し、{seasoning}{spoons}で味をつけます。
+         仕上げに{added}を加えて軽く蒸し、{seasoning}{spoons}で味をつけます。
 time     かかる時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。
          準備の{prepare}分も入れて、全部で{total}分かかります。
 serve    {people}人で分けて、熱いうちに食べましょう。
-         器に盛りつけたら、熱いうちに食べましょう。
+         できあがったら、熱いうちに食べましょう。
          この{dish}は、ごはんによく合います。
 """)
 
@@ -55,7 +57,8 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     if way == "boil":
         facts |= {"liquid": draw.one(("水", "だし汁")), "cups": people}
     facts |= {"prepare": prepare, "minutes": minutes, "total": prepare + minutes}
-    return facts, ["opening", "amounts", "more", "cut", way, "season", "time", "serve"]
+    end = "sauce" if way == "steam" else "season"
+    return facts, ["opening", "amounts", "more", "cut", way, end, "time", "serve"]
 
 
 RULES: Rules = {

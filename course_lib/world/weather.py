@@ -23,7 +23,7 @@ later         夕方からは{later}に変わるでしょう。
               夜からは{later}になりそうです。
 temperatures  最高気温は{high}度、最低気温は{low}度でしょう。
               気温は、朝は{low}度ですが、昼には{high}度まで上がる見込みです。
-wind          風は{wind}の風で、{force}でしょう。
+wind          {force}{wind}の風が吹くでしょう。
               風は{wind}寄りで、{force}でしょう。
 waves         沖では、波が高くなりそうです。
               海へ行く方は、高波にご注意ください。
