@@ -70,7 +70,7 @@ def cells_of_parts(stem: str) -> dict[str, list[str]]:
         number = 0
         for cell in notebook.cells[cells[0] - 1 : cells[-1] + 1]:
             if cell.cell_type == "markdown":
-                number = int((re.findall(r"\*\*(\d)\.", cell.source) or [number])[-1])
+                number = int((re.findall(r"\*\*(\d+)\.", cell.source) or [number])[-1])
             else:
                 found.setdefault(f"Exercise {section_minutes.label(notebook)}.{number}", []).append(cell.source)
     return found

@@ -7,7 +7,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.notebooks import execution
 from course_lib.paths import NOTEBOOKS, REPOSITORY
 
-from course_authors import catalogs, editions
+from course_authors import catalogs, editions, pages
 from course_authors import notebooks as tools
 
 
@@ -27,9 +27,11 @@ def words(
     parts, files = catalogs.open_parts(language), editions.behind(language)
     for part, number in parts.items():
         print(f"{part}: {number} texts to translate")
+    counted = {pages.edition(REPOSITORY / part, language) for part in parts}
     for path in files:
-        print(f"{path.relative_to(REPOSITORY)}: behind the English")
-    found = f"{language}: {sum(parts.values())} texts to translate, {len(files)} files behind the English"
+        if path not in counted:
+            print(f"{path.relative_to(REPOSITORY)}: behind the English")
+    found = f"{language}: texts to translate: {sum(parts.values())}, files behind the English: {len(files)}"
     if release and (parts or files):
         raise CourseError(f"{found}; CONTRIBUTING.md, Words, says how")
     print(found)

@@ -28,6 +28,8 @@ from course_lib.exercises import Exercise
 from course_lib.files import atomic_write
 from course_lib.workspace.chapters import CHAPTERS
 
+from tests.notebooks.blanks import is_blank, is_folded
+
 # The rule. Speech: words a minute. Code: seconds a line. Predict: minutes to write a guess down, run, and compare.
 SPEECH, CODE, PREDICT = 130, 10, 2
 # Minutes of an exercise: a function takes FUNCTION and half a minute for each line of its solution; an experiment or a
@@ -125,7 +127,11 @@ def parts(stem: str) -> list[Part]:
                 for number, exercise in enumerate(exercises(module), 1)
             ]
             continue
-        source = [line for cell in cells for line in notebook.cells[cell].source.split("\n")]
+        # What the learner writes is an exercise; the course's version of it is folded and not read aloud.
+        read = [
+            cell for cell in (notebook.cells[number] for number in cells) if not (is_folded(cell) or is_blank(cell))
+        ]
+        source = [line for cell in read for line in cell.source.split("\n")]
         lines = sum(bool(line.strip()) for line in source)
         found.append(Part(name, kind, spoken(text), lines, text.count("**Predict, then change")))
     for part in found:
@@ -140,11 +146,11 @@ def exercises(module: str) -> tuple[Exercise, ...]:
 
 
 def solution_lines(exercise: Exercise) -> int:
-    """The number of lines of the function that solves an exercise, without its docstring; 0 if it is no function."""
+    """The number of lines of the function or class that solves an exercise, without its docstring; else 0."""
     if not callable(exercise.solution):
         return 0
     function = ast.parse(exercise.code()).body[0]
-    assert isinstance(function, ast.FunctionDef)
+    assert isinstance(function, ast.FunctionDef | ast.ClassDef)
     if ast.get_docstring(function):
         function.body = function.body[1:]
     return len(ast.unparse(function).splitlines())

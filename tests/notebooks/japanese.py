@@ -1,6 +1,6 @@
 """Runs every Japanese notebook by nbval under COURSE_LANG=ja, and looks at its stored form in a real JupyterLab.
 
-    python -m tests.notebooks.japanese [NAME ...]
+    PYTHONPATH=docs python -m tests.notebooks.japanese [NAME ...]
 
 Writes a row a notebook to japanese.md beside this file, as soon as it is done; rows of other notebooks stay. Screenshots
 of each whole notebook go to output/jupyterlab/ja/NAME. Takes about 30 minutes on two cores, most of it for products.

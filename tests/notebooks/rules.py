@@ -1,6 +1,5 @@
 """The rules every notebook keeps (DESIGN: Notebooks). `problems` returns what breaks them, as sentences."""
 
-import ast
 import json
 import re
 import statistics
@@ -9,7 +8,8 @@ from itertools import groupby
 
 import nbformat
 
-from course_authors.notebooks import BADGE_TAG, FOLDED_TAG, SETUP, SETUP_TAG, address, badge
+from course_authors.notebooks import BADGE_TAG, SETUP, SETUP_TAG, address, badge
+from tests.notebooks.blanks import is_blank, is_folded
 
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt|opt|var|workspace)/|[A-Z]:\\\\")
 # the cell tag by which nbval runs a cell and does not compare its output
@@ -34,19 +34,6 @@ def too_long(notebook: nbformat.NotebookNode, name: str) -> str:
     """What breaks the limit of words, "" if nothing does."""
     limit = LONGEST[1] if LONGEST[0] in name else WORDS
     return f"has {words(notebook)} words, allowed: {limit}" if words(notebook) > limit else ""
-
-
-def is_folded(cell: nbformat.NotebookNode) -> bool:
-    return FOLDED_TAG in cell.metadata.get("tags", [])
-
-
-def is_blank(cell: nbformat.NotebookNode) -> bool:
-    """Whether the learner is to write a function or class of this cell: its body, or that of a method, is `...`."""
-    if cell.cell_type != "code" or "exercises.check(" not in cell.source:
-        return False
-    tree = ast.parse(re.sub(r"^(\s*)%.*$", r"\1pass", cell.source, flags=re.M))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return any(ast.unparse(function.body[-1]) == "..." for function in functions)
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:

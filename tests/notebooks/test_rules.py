@@ -5,7 +5,8 @@ import pytest
 from course_lib.workspace.chapters import CHAPTERS
 
 from course_authors.notebooks import SETUP
-from tests.notebooks.rules import ALL_WORDS, code_cells, is_blank, problems, too_long, words
+from tests.notebooks.blanks import is_blank
+from tests.notebooks.rules import ALL_WORDS, code_cells, problems, too_long, words
 
 NOTEBOOKS = {path.stem: nbformat.read(path, as_version=4) for chapter in CHAPTERS for path in chapter.paths}
 # Notebooks whose lessons are still to be shortened. The limit for all counts when none is left.

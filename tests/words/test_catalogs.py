@@ -107,7 +107,7 @@ def test_only_the_release_check_fails_on_open_texts(
         # A line for each notebook, each page and the library, and the sum; not one for each text.
         lines = "".join(capsys.readouterr()).splitlines()
         assert lines[:3] == [f"{part} texts to translate" for part in ("a: 22", "b: 1", "course_lib: 1")]
-        assert len(lines) == 4 and "ja: 24 texts to translate, 0 files behind" in lines[3]
+        assert len(lines) == 4 and "ja: texts to translate: 24, files behind the English: 0" in lines[3]
     assert cli._main(["words", "ja", "--check", "--texts"]) == 0
     listed = capsys.readouterr().out
     assert "01 c1: Rain falls." in listed and len(listed.splitlines()) == 24 + 4

@@ -120,7 +120,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 def test_what_is_behind_is_listed_and_stays(small: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli._main(["words", "ja", "--check", "--release"]) == 0
-    assert "0 files behind" in capsys.readouterr().out
+    assert "files behind the English: 0" in capsys.readouterr().out
     english = nbformat.read(small["notebook"], as_version=4)
     english.cells[1].source = "a = 2"
     nbformat.write(english, small["notebook"])
