@@ -35,7 +35,7 @@ steam    次に、湯気の上がった蒸し器に{vegetable}と{meat}を並べ
          次に、{vegetable}と{meat}を、蒸し器で{minutes}分蒸します。
 season   {added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
          仕上げに{added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
-sauce    {added}を加えてさらに蒸し、{seasoning}{spoons}で味をつけます。
+sauce    {added}を加えて軽く蒸し、{seasoning}{spoons}で味をつけます。
          仕上げに{added}を加えて軽く蒸し、{seasoning}{spoons}で味をつけます。
 time     かかる時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。
          準備の{prepare}分も入れて、全部で{total}分かかります。

@@ -18,7 +18,7 @@ treasure  {who}は、大切な{color}{item}を持っていました。
           {who}には、誕生日にもらった大切な{color}{item}がありました。
           {who}の宝物は、{color}{item}でした。
 trip      ある日、{who}は{pet}を連れて{place}へ行きました。
-          ある朝、{who}と{pet}は{place}まで出かけました。
+          ある朝、{who}と{pet}は{place}へ出かけました。
           ある日曜日、{who}は{pet}と{place}まで歩いていきました。
 loss      ところが、帰ろうとすると、その{item}がありません。
           ところが、気がつくと、その{item}がなくなっていました。
@@ -42,13 +42,13 @@ found     行ってみると、{item}は{spot}にありました。
 followed  ついて行くと、{item}は{spot}にありました。
           ついて行くと、{spot}に{item}がありました。
           {who}があとを追うと、{spot}に{item}がありました。
-thanks    {who}はもどると、お礼におやつの{gift}を{helper}にわたしました。
-          {who}はもどると、「ありがとうございました」と言って、{helper}におやつの{gift}をわたしました。
+thanks    {who}は{helper}のところへもどって、お礼におやつの{gift}をわたしました。
+          {who}は{helper}のところへもどると、「ありがとうございました」と言って、おやつの{gift}をわたしました。
 praise    「よくやったね」と言って、{who}は{pet}の頭をなでました。
           「ありがとう」と言って、{who}は{pet}をだきしめました。
 ending    {who}と{pet}は、{item}を持って家へ帰りました。
           その夜、{who}は{item}をそばに置いて眠りました。
-          それから、{who}は{item}を前よりも大切にするようになりました。
+          それからは、{who}は{item}を前よりも大切にするようになりました。
 """)
 
 
