@@ -44,8 +44,8 @@ def notebooks(
     language: Annotated[str | None, "write the notebooks and pages in this language"] = None,
 ) -> None:
     """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
-    paths = editions.build(language) if language else sorted(NOTEBOOKS.glob("*.ipynb"))
-    chosen = [path for path in paths if path.name.startswith(tuple(only))]
+    names = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.name.startswith(tuple(only))]
+    chosen = editions.build(language, only=tuple(only)) if language and names else names
     if not chosen:
         raise UsageError(f"--only: no notebook begins with {', '.join(only)}")
     for path in chosen:
@@ -57,4 +57,4 @@ def notebooks(
         print(f"{path.name}: written{', executed' if execute else ''}")
     if language and execute:
         # The pages show the figures of the notebooks, which may be new.
-        editions.build(language)
+        editions.build(language, only=tuple(only))

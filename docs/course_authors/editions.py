@@ -23,7 +23,7 @@ LINK = re.compile(r"""(\]\(|(?:src|href)=")([^)\s"#]*)(#[^)\s"]*)?""")
 Texts = dict[tuple[str, str], str]
 
 
-def build(language: str, folder: Path | None = None) -> list[Path]:
+def build(language: str, folder: Path | None = None, only: tuple[str, ...] = ("",)) -> list[Path]:
     """Write the notebooks and pages in a language and return the paths of the notebooks.
 
     A text without a translation stays English. A code cell keeps the outputs that a notebook at the same path, or else
@@ -32,15 +32,19 @@ def build(language: str, folder: Path | None = None) -> list[Path]:
     Args:
         language: code of the language, such as "ja".
         folder: a folder that gets the same tree as the repository; None means README.ja.md, docs/ja and notebooks/ja.
+        only: beginnings of the names of the notebooks to write; other notebooks stay as they are.
 
     Raises UsageError if the language is English or unknown, and CourseError if its catalogue cannot be read.
     """
     for target, content in files(language, folder):
+        if target.suffix == ".ipynb" and not target.name.startswith(only):
+            continue
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(target) as file:
             file.write(content)
     links = Links(language, folder, {})
-    return [links.target(source) for source in sorted(NOTEBOOKS.glob("*.ipynb"))]
+    sources = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.name.startswith(only)]
+    return [links.target(source) for source in sources]
 
 
 def files(language: str, folder: Path | None = None) -> Iterator[tuple[Path, bytes]]:
