@@ -1,4 +1,4 @@
-# Two commands: `make course` installs and runs the course, `make test` proves it. `make check` is the quick part of the tests,
+# Two commands: `make course` installs the course and builds its models, `make test` proves it. `make check` is the quick part of the tests,
 # for every change. `make lab` opens the notebooks in JupyterLab, `make site` builds the site into workspace/site/html, and
 # `make slides` writes slides of all notebooks. After `make wheelhouse`, `make course` needs no network.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)

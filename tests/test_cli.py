@@ -241,7 +241,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, int], list[str]]:
 
     first = Product("corpus/first", build, lambda: dict(settings))
     second = Product("japanese/second", build, inputs=(first,))
-    monkeypatch.setattr(chapters, "products", lambda: [first, second])
+    of_chapters = {"corpus": [first], "japanese": [second]}
+    monkeypatch.setattr(chapters.Chapter, "products", lambda chapter: of_chapters.get(chapter.package, []))
     return settings, built
 
 

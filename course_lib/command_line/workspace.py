@@ -27,13 +27,12 @@ ChapterName = Annotated[str, "a chapter's number or name, or all"]
 def run(
     chapter: ChapterName = "all",
     *,
+    notebooks: Annotated[bool, "also execute the notebooks, into the workspace"] = False,
     from_cache: Annotated[Path | None, "archive of `course cache pack`; what is needed is unpacked first"] = None,
 ) -> None:
-    """Run the notebooks of a chapter into the workspace and build what they need. Fresh products are not rebuilt."""
-    products, chosen = chapters.products(), chapters.select(chapter)
-    own = {
-        each.number: [product for product in products if product.name.startswith(f"{each.package}/")] for each in chosen
-    }
+    """Build what the notebooks of a chapter need: corpora, tokenizers, models. Fresh products are not rebuilt."""
+    chosen = chapters.select(chapter)
+    own = {each.number: [*each.products(), *(each.executed() if notebooks else ())] for each in chosen}
     if from_cache is not None:
         unpacked, left = archive.unpack(workspace.with_inputs(chain.from_iterable(own.values())), from_cache)
         sizes = {"number": len(unpacked), "size": human_size(sum(unpacked.values()))}
@@ -48,7 +47,7 @@ def run(
         seconds = time.perf_counter() - started
         took = tr("up to date") if fresh else tr("{seconds:.0f} s", seconds=seconds)
         print(f"{selected.number} {tr(selected.title)}: {took}; {', '.join(names)}", flush=True)
-    message = mark("Next: `make lab` opens the notebooks; the executed copies and products are under {folder}")
+    message = mark("Next: `make lab` opens the notebooks; the products are under {folder}")
     print(tr(message, folder=os.path.relpath(workspace.root())))
 
 

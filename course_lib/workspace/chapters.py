@@ -69,8 +69,8 @@ def select(name: str) -> list[Chapter]:
 
 
 def products() -> list[Product]:
-    """Return all products in the current profile, including executed notebooks, in build order."""
-    return [product for chapter in CHAPTERS for product in (*chapter.products(), *chapter.executed())]
+    """Return all products in the current profile, in build order."""
+    return [product for chapter in CHAPTERS for product in chapter.products()]
 
 
 def _run_notebook(notebook: Path, folder: Path, _inputs: list[Path], _settings: Any) -> dict[str, Any]:

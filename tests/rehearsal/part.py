@@ -4,19 +4,16 @@ A notebook is named by its file without the ending.
 """
 
 import sys
+from itertools import compress
 
 from course_lib.workspace import chapters
 
 
 def main(notebooks: list[str]) -> None:
-    """Build and execute what `course run all` would, but for the other notebooks."""
-    chosen = {
-        f"{chapter.package}/{'notebook' if path == chapter.paths[-1] else path.stem}": path.stem in notebooks
-        for chapter in chapters.CHAPTERS
-        for path in chapter.paths
-    }
-    for product in chapters.products():
-        if chosen.get(product.name, True):
+    """Build and execute what `course run all --notebooks` would, but for the other notebooks."""
+    for chapter in chapters.CHAPTERS:
+        chosen = [path.stem in notebooks for path in chapter.paths]
+        for product in (*chapter.products(), *compress(chapter.executed(), chosen)):
             product.path()
 
 

@@ -32,10 +32,10 @@ class Outcome:
 
 
 def rehearse(stage: Stage, chapters: Sequence[str]) -> Iterator[Outcome]:
-    """Run chapters one after the other as `course run` does, and yield how each went."""
+    """Run chapters one after the other as `course run --notebooks` does, and yield how each went."""
     for chapter in chapters:
         started, used = time.perf_counter(), _of_children()
-        command = [sys.executable, "-m", "course_lib.cli", "run", chapter]
+        command = [sys.executable, "-m", "course_lib.cli", "run", chapter, "--notebooks"]
         done = subprocess.run(command, env=stage.environment, capture_output=True, text=True, check=False)
         problem = (done.stderr.strip() or f"exit status {done.returncode}") if done.returncode else ""
         seconds, processor = time.perf_counter() - started, _of_children() - used
