@@ -6,7 +6,7 @@ The trained model is rebuilt with `tokenizers` from its pieces; both give the sa
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +105,22 @@ def to_tokenizers(processor: Any, segmented: bool) -> Tokenizer:
         spaces = [decoders.Replace(WORD, " "), decoders.Strip(content=" ", left=1, right=0)]
         tokenizer.decoder = decoders.Sequence([*steps, decoders.Fuse(), *spaces])
     return tokenizer
+
+
+def train_words(words: Mapping[str, int], entries: int) -> dict[str, float]:
+    """Return {piece: log probability} of a Unigram model of words with frequencies, without ▁ and special tokens."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(word for word, frequency in words.items() for _ in range(frequency)),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=entries + 1,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        num_threads=1,
+        unk_id=0, bos_id=-1, eos_id=-1,
+        minloglevel=2,
+    )  # fmt: skip
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    return {processor.id_to_piece(i): processor.get_score(i) for i in range(1, entries + 1)}
