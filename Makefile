@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 TRITON := nvidia-pytriton==0.7.0
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Python compiles the modules that it imports, a fifth of them all: compiling every one takes 50 s of the installation.
+INSTALL := $(PIP) install --no-compile
 
 # All packages as wheels, for machines without network.
 WHEELS := wheelhouse
@@ -99,10 +101,10 @@ endif
 # torch goes first and alone: with it in place, nothing below asks for another build of it
 $(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
 	@test ! -e $(FOR) || $(NEEDED) | cmp -s - $(FOR) || { echo "$(WHEELS)/ is for another machine, Python or requirements.txt; run make wheelhouse again, or remove it"; exit 1; }
-	@echo "installing into $(VENV) (once; about 4 minutes)"
-	@$(PIP) install "$$(grep '^torch==' requirements.txt)"
-	@$(PIP) install -r requirements.txt
-	@$(PIP) install --no-deps --editable .
-	@$(PIP) install --no-deps $(TRITON) || echo "no Triton server for this machine: chapter 7 answers with its reader instead"
+	@echo "installing into $(VENV) (once; about 3 minutes)"
+	@$(INSTALL) "$$(grep '^torch==' requirements.txt)"
+	@$(INSTALL) -r requirements.txt
+	@$(INSTALL) --no-deps --editable .
+	@$(INSTALL) --no-deps $(TRITON) || echo "no Triton server for this machine: chapter 7 answers with its reader instead"
 	@$(BIN)/python -m course_lib.training.cpu_extension || true
 	@touch $@
