@@ -27,7 +27,7 @@ def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) 
             axis.plot(token, expert, marker="x", color=colour, markersize=9, markeredgewidth=2)
     axis.set_xticks(range(len(tokens)), tokens)
     axis.set_yticks(range(len(shown)), [tr("expert {expert}", expert=expert) for expert in range(len(shown))])
-    axis.set(title=tr("□ chosen   × chosen, but full"))
+    axis.set(title=tr("□ chosen   × chosen, but full"), xlabel=tr("token, in the order of the text"))
     figure.colorbar(image, ax=axis, label=tr("probability"))
     return figure
 
@@ -45,37 +45,32 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
         names = [tr("expert {expert}", expert=expert) if few else str(expert) for expert in range(experts)]
         axis.set_xticks(range(experts), names)
         axis.set_yticks(range(layers), [tr("layer {layer}", layer=layer) for layer in range(layers)])
-        axis.set(title=tr(name))
+        axis.set(title=tr(name), xlabel="" if few else tr("expert"))
     figure.colorbar(image, ax=axes, label=tr("share of the tokens"))
     return figure
 
 
-def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str], slots: Sequence[str]) -> Any:
-    """Plot attention masks [tokens][slots], one panel per mask. A mask with fewer columns uses the last slots."""
+def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str]) -> Any:
+    """Plot attention masks [tokens][tokens], one panel per mask."""
     from matplotlib.patches import Patch
 
     kinds = {
         tr("the token itself and those before it"): AFTER,
         tr("tokens after it, visible in the prefix"): COLOURS[1],
-        tr("the spout"): COLOURS[2],
     }
-    before, after, spout = kinds.values()
-    columns = [np.shape(mask)[1] for mask in masks.values()]
-    figure, axes = subplots(len(masks), 1.2 + 0.36 * len(tokens), 0.7 + 0.42 * sum(columns), width_ratios=columns)
+    before, after = kinds.values()
+    figure, axes = subplots(len(masks), 1.2 + 0.36 * len(tokens), 0.7 + 0.42 * len(masks) * len(tokens))
     axes = np.atleast_1d(axes)
     for axis, (name, mask) in zip(axes, masks.items(), strict=True):
-        seen = np.asarray(mask, dtype=bool)
-        names = slots[len(slots) - seen.shape[1] :]
-        ahead = np.triu(np.ones_like(seen), k=seen.shape[1] - len(tokens) + 1)
-        for row, column in np.argwhere(seen):
-            colour = after if ahead[row, column] else spout if names[column] == "spout" else before
-            axis.add_patch(_box(column, row, colour, fill=True))
-        axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(tokens) - 0.5, -0.5), title=tr(name), aspect="equal")
-        axis.set_xticks(range(len(names)), [tr(slot) for slot in names], fontsize=9)
+        for row, column in np.argwhere(np.asarray(mask, dtype=bool)):
+            axis.add_patch(_box(column, row, after if column > row else before, fill=True))
+        axis.set(xlim=(-0.5, len(tokens) - 0.5), ylim=(len(tokens) - 0.5, -0.5), title=tr(name), aspect="equal")
+        axis.set_xticks(range(len(tokens)), tokens, fontsize=9)
         axis.set_yticks(range(len(tokens)), tokens if axis is axes[0] else [], fontsize=9)
+        axis.set_xlabel(tr("token that is read"))
     axes[0].set_ylabel(tr("token that reads"))
     keys = [Patch(color=colour, label=name) for name, colour in kinds.items()]
-    figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(handles=keys, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return figure
 
 
@@ -101,10 +96,38 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
     return figure
 
 
+def loss_curves(runs: Mapping[str, Mapping[int, float]]) -> Any:
+    """Plot the training loss [nats per token] of each run: step → loss, on logarithmic axes."""
+    figure, axis = subplots(height=2.9)
+    for (name, losses), colour in zip(runs.items(), COLOURS, strict=False):
+        axis.plot([*losses], [*losses.values()], label=tr(name), color=colour)
+    axis.set(xscale="log", yscale="log", xlabel=tr("step"), ylabel=tr("training loss [nats per token]"))
+    for ticks, place in (((0.25, 0.5, 1, 2, 4), axis.set_yticks), ((1, 10, 100, 1000), axis.set_xticks)):
+        place(ticks, list(map(str, ticks)))
+        place([], minor=True)
+    axis.set_xlim(0.9, 1.1 * max(map(max, runs.values())))
+    axis.legend(frameon=False)
+    return figure
+
+
+def slot_attention(shares: Matrix, switch_layers: int) -> Any:
+    """Plot the share of attention that the spout slot gets, [layers][positions], one line per layer."""
+    figure, axis = subplots(height=2.9)
+    for layer, (values, colour) in enumerate(zip(np.asarray(shares), COLOURS, strict=False)):
+        name = tr("layer {layer}", layer=layer)
+        if layer >= switch_layers:
+            name = tr("layer {layer} (extra layer)", layer=layer)
+        axis.plot(range(len(values)), values, label=name, color=colour)
+    axis.set(xlabel=tr("position of the token that reads (0: SOT, 1: SEG, then the text)"), ylim=(0, 1))
+    axis.set(ylabel=tr("share of attention to the slot"))
+    axis.legend(frameon=False)
+    return figure
+
+
 def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     """Plot the held-out loss [nats per token] for texts of each class (rows) with each class in the spout (columns)."""
     values = np.asarray(losses)
-    figure, axis = subplots(height=3.9, width=6.2)
+    figure, axis = subplots(height=3.9, width=6.8)
     above = values - values.min(1, keepdims=True)
     image = axis.imshow(above, cmap="Blues_r", vmin=0)
     for (row, column), loss in np.ndenumerate(values):

@@ -1,4 +1,4 @@
-"""Measurements on encoded examples, in small batches: mean loss with any input to the spout, and routers' choices."""
+"""Measurements on encoded examples: losses with any input to the spout, attention to its slot, and routers' choices."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,14 +17,49 @@ BATCH = 16
 
 
 @torch.inference_mode()
-def mean_loss(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]], spout: Tensor | None = None) -> float:
-    """Return the mean cross-entropy [nats per target token]; `spout` [d_spout] is the input for all examples."""
-    nats, tokens = 0.0, 0
+def token_losses(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]], spout: Tensor | None = None) -> Tensor:
+    """Return the cross-entropy [nats] at each position: [examples, positions], NaN where there is no target.
+
+    `spout` [d_spout] is the input for all examples.
+    """
+    found = []
     for batch in _batches(model, examples):
         logits, targets = _read(model, batch, spout).logits.float().flatten(0, 1), batch["y"].flatten()
-        nats += functional.cross_entropy(logits, targets, ignore_index=NO_TARGET, reduction="sum").item()
-        tokens += int((targets != NO_TARGET).sum())
-    return nats / tokens
+        nats = functional.cross_entropy(logits, targets, ignore_index=NO_TARGET, reduction="none")
+        found += [*nats.masked_fill(targets == NO_TARGET, torch.nan).view_as(batch["y"]).cpu()]
+    return torch.nn.utils.rnn.pad_sequence(found, batch_first=True, padding_value=torch.nan)
+
+
+def mean_loss(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]], spout: Tensor | None = None) -> float:
+    """Return the mean cross-entropy [nats per target token]; `spout` [d_spout] is the input for all examples."""
+    return token_losses(model, examples, spout).double().nanmean().item()
+
+
+@torch.inference_mode()
+def slot_attention(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]], spout: Tensor) -> Tensor:
+    """Return the share of its attention that each token pays to the spout slot, as a mean over heads and examples.
+
+    The result is [layers, positions], for the positions that all examples have. `spout` [d_spout] is for all of them.
+    """
+    batch = {name: tensor.to(model.device) for name, tensor in collate(list(examples)).items()}
+    length = int((batch["y"] != NO_TARGET).sum(1).min()) + 1
+    shares = []
+
+    def keep(attention: Any, inputs: Any) -> None:
+        x, slot = inputs[0], inputs[2]
+        heads = (*x.shape[:2], attention.config.num_heads, -1)
+        query, key = (project(x).view(heads).transpose(1, 2) for project in (attention.q_proj, attention.k_proj))
+        scores = query @ torch.cat([slot[:, 0], key], 2).transpose(2, 3) / query.shape[-1] ** 0.5
+        hidden = torch.ones(scores.shape[2:], dtype=torch.bool, device=x.device).triu(2)
+        shares.append(scores.float().masked_fill(hidden, -torch.inf).softmax(-1)[..., 0].mean((0, 1))[:length].cpu())
+
+    hooks = [block.self_attn.self_attn.register_forward_pre_hook(keep) for block in model.model.blocks]
+    try:
+        _read(model, batch, spout, logits_to_keep=1)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.stack(shares)
 
 
 @torch.inference_mode()

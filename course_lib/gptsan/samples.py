@@ -3,6 +3,7 @@
 A sample depends only on the seed and its index, so a resumed run reads the same samples as an uninterrupted run.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.gptsan.examples import Array, Examples
-from course_lib.gptsan.layouts import NO_TARGET
+from course_lib.gptsan.layouts import NO_TARGET, Marks, pack
+from course_lib.gptsan.swe import SubwordEncoding
 
 
 def spout_vector(mode: str, label: int, width: int, rng: np.random.Generator) -> Array:
@@ -52,6 +54,13 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
             rng = np.random.default_rng([self.seed, index])
             sample["spout"] = spout_vector(self.mode, int(sample["i"]), self.width, rng)
         return sample
+
+
+def encoded(texts: Iterable[str], label: int, encoding: SubwordEncoding, context: int) -> list[dict[str, Array]]:
+    """Encode texts in memory as examples of one class, as `Examples` yields them; `context` is in tokens."""
+    marks = Marks.of(encoding)
+    rows = [row for text in texts for row in pack(text.splitlines(keepends=True), encoding, marks, context)]
+    return [{"x": np.array(x), "y": np.array(y), "i": np.array(label)} for x, y in rows]
 
 
 def collate(samples: list[dict[str, Any]]) -> dict[str, Tensor]:

@@ -9,9 +9,6 @@ import pytest
 import torch
 from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, prefix, pretrain, serving, subword
 from course_lib.generation.prefix_cache import Shape, past, positions
-from course_lib.gptsan.attention import prefix_lm_mask
-from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.experts import within_capacity
 from course_lib.japanese import lattice
 from course_lib.prefix.data import Sample
 from course_lib.prefix.encoder import PrefixEncoder
@@ -34,7 +31,8 @@ EXERCISES = [(name, i + 1) for name, (chapter, _) in CHAPTERS.items() for i in r
 @pytest.fixture(autouse=True)
 def quick_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the checks measure, without models and trainings."""
-    monkeypatch.setattr(gptsan, "_choices", lambda: (CHAPTERS["gptsan"][1].CHOICES, 4))
+    for measured, quick in CHAPTERS["gptsan"][1].MEASURED.items():
+        monkeypatch.setattr(gptsan, measured, quick)
     monkeypatch.setattr(prefix, "_shares", CHAPTERS["prefix"][1].SHARES.__getitem__)
 
 
@@ -100,18 +98,6 @@ def test_the_answers_of_chapter_four_are_those_of_the_library() -> None:
     settings = RateConfig(max=0.5, min=0.1, warmup_steps=3, decay_steps=9)
     for step in range(1, 12):
         assert pretrain.learning_rate(step, 3, 9, 0.5, 0.1) == pytest.approx(learning_rate(settings, step, 12))
-
-
-def test_the_answers_of_chapter_five_are_those_of_the_library() -> None:
-    config = GPTSanConfig(num_experts=3, train_capacity_factor=1.25)
-    choices = torch.rand(2, 1, 40, generator=torch.Generator().manual_seed(0)).prod(0).mul(3).long()  # mostly the first
-    expected = within_capacity(choices, config, training=True)[0].any(-1).tolist()
-    assert gptsan.kept(choices[0].tolist(), 3, 1.25) == expected and not all(expected)
-    for first, spout in ((0, False), (3, False), (3, True)):
-        types = (torch.arange(5) < first - spout).long()[None]
-        visible = prefix_lm_mask(5, int(spout), torch.device("cpu"), types=types)
-        assert visible is not None
-        assert gptsan.sees(5, first, spout) == visible[0, 0].int().tolist()
 
 
 def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
