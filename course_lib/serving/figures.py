@@ -1,10 +1,11 @@
-"""The figure of chapter 7."""
+"""The figures of chapter 7."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from course_lib.language.words import tr
+from course_lib.notebooks.canvas import rows_without_overlap
 from course_lib.notebooks.plot import COLOURS, subplots
 from course_lib.serving.layout import FtConfig, rank_bytes, uneven
 
@@ -24,4 +25,26 @@ def rank_memory(models: Mapping[str, FtConfig]) -> Any:
         axis.set(title=tr(name), xlabel=tr("ranks"), ylabel=tr("weights on each rank [{unit}]", unit=unit))
     # The marker of the line is wider than a usual key.
     (axes[-1] if len(models) > 1 else axes).legend(frameon=False, fontsize=8, handlelength=4)
+    return figure
+
+
+def slots_over_time(runs: Mapping[str, tuple[Mapping[int, int], Mapping[int, int]]], lengths: Sequence[int]) -> Any:
+    """Plot which text has which slot in which step, with a panel for each run: its starts and ends by text [steps].
+
+    A text writes a token in each step from its start on; gray are the steps in which a finished text keeps its slot.
+    """
+    last = max(max(end.values()) for _, end in runs.values())
+    figure, axes = subplots(len(runs), 2.3, 4.9 * len(runs), sharey=True)
+    for axis, (name, (start, end)) in zip(axes if len(runs) > 1 else [axes], runs.items(), strict=True):
+        order = sorted(start, key=lambda text: (start[text], text))
+        for text, slot in zip(order, rows_without_overlap((start[text], end[text]) for text in order), strict=True):
+            written = start[text] + lengths[text]
+            color = COLOURS[text % 5]
+            axis.barh(slot, lengths[text], left=start[text], height=0.85, color=color, edgecolor="white")
+            axis.barh(slot, end[text] - written, left=written, height=0.85, color="#d5d5d5", edgecolor="white")
+            axis.text(start[text] + lengths[text] / 2, slot, str(text), color="white", ha="center", va="center")
+        slots = 1 + max(rows_without_overlap((start[text], end[text]) for text in order))
+        axis.set(title=tr(name), xlabel=tr("step"), xlim=(0, last + 0.2))
+        axis.set_yticks(range(slots), [str(slot) for slot in range(slots)])
+    (axes[0] if len(runs) > 1 else axes).set_ylabel(tr("slot"))
     return figure

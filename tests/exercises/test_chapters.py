@@ -13,7 +13,6 @@ from course_lib.japanese import lattice
 from course_lib.prefix.data import Sample
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.samples import collate, rows
-from course_lib.serving.layout import FtConfig, uneven
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.settings import RateConfig
 
@@ -34,6 +33,7 @@ def quick_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     for measured, quick in CHAPTERS["gptsan"][1].MEASURED.items():
         monkeypatch.setattr(gptsan, measured, quick)
     monkeypatch.setattr(prefix, "_shares", CHAPTERS["prefix"][1].SHARES.__getitem__)
+    monkeypatch.setattr(serving, "_effect", CHAPTERS["serving"][1].effect)
 
 
 def said(chapter: Chapter, number: int, answer: Any, capsys: pytest.CaptureFixture[str]) -> str:
@@ -117,10 +117,12 @@ def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
         assert prefix.slots(length, tokens, 4, 5) == (mask, places[row, 5 - tokens :].tolist())
 
 
-def test_the_ranks_of_chapter_seven_are_those_that_the_exporter_accepts() -> None:
-    for heads, inner in ((22, 11264), (12, 100), (4, 512), (6, 10)):
-        for number in range(1, heads + 1):
-            config = FtConfig("gptneox", "x", heads, 4, inner, 1, 50, 1, 2, "fp32", number)
-            # cards that hold exactly what a model split in `number` needs
-            accepted = serving.ranks(heads, inner, 1.0, 0.0, 1 / number) == number
-            assert accepted == (uneven(config) is None)
+def test_the_steps_of_chapter_seven_are_those_of_its_simulation() -> None:
+    lengths = [5, 1, 9, 2, 2, 7, 3, 3, 8, 1]
+    for slots in (1, 2, 3, 20):
+        waiting, running, clock = list(enumerate(lengths)), [], 0
+        while waiting or running:
+            waiting, running, _ = serving.step(waiting, running, slots)
+            clock += 1
+        assert serving.steps(lengths, slots, continuous=True) == clock
+    assert serving.steps(lengths, 4, continuous=False) == 9 + 7 + 8

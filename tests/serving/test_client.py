@@ -1,5 +1,6 @@
 import socket
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +10,34 @@ from course_lib.command_line import serving as verbs
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.codec import Generated
 from course_lib.pretrain import text_codec
-from course_lib.serving import client, in_process_client
+from course_lib.serving import client, in_process_server
 from course_lib.serving.ask_config import AskConfig
+from course_lib.serving.engine import Engine
 from course_lib.serving.request import TextRequest
 
 from tests.pretrain import models
 from tests.serving import tiny
 
 
-def test_without_a_server_the_reader_answers_the_same_tensors(folder: Path) -> None:
-    codec, place = text_codec.load(folder / "tokenizer"), in_process_client.Local(folder)
-    one, other = (client.ask(place, codec, ["あいう", "か"], AskConfig(output_length=4), task) for task in (0, 1))
-    rows = [TextRequest(tuple(codec.encode(text)), 4, task=0, top_k=1) for text in ("あいう", "か")]
-    written = [answer.ids[len(row.ids) :] for answer, row in zip(place.engine.run(rows), rows)]
+def test_without_triton_a_server_in_this_process_answers_the_same_tensors(folder: Path, engine: Engine) -> None:
+    codec, texts = text_codec.load(folder / "tokenizer"), ["あいう", "か"]
+    with in_process_server.running(folder) as address:
+        place = client.Client(address)
+        one, other = (client.ask(place, codec, texts, AskConfig(output_length=4), task) for task in (0, 1))
+        with ThreadPoolExecutor(8) as pool:
+            again = list(pool.map(lambda _: client.ask(place, codec, texts, AskConfig(output_length=4), 0), range(8)))
+        with pytest.raises(CourseError, match="prompt_learning_task_name_ids: 7 is not allowed"):
+            client.ask(place, codec, ["か"], AskConfig(), task=7)
+        sampled = client.tensors([codec.encode("か")], codec, AskConfig(output_length=3, seed=2**63), None)
+        answer = place.infer(sampled | {"is_return_log_probs": [[True]]})
+    rows = [TextRequest(tuple(codec.encode(text)), 4, task=0, top_k=1) for text in texts]
+    written = [answer.ids[len(row.ids) :] for answer, row in zip(engine.run(rows), rows)]
     expected = [codec.continuation(list(row.ids), new) for row, new in zip(rows, written)]
     assert [text.continuation for (text,) in one] == expected
-    assert one != other
-    with pytest.raises(UsageError, match="prompt_learning_task_name_ids: 7 is not allowed"):
-        client.ask(place, codec, ["か"], AskConfig(), task=7)
+    assert again == [one] * 8 and one != other
+    assert answer["output_ids"].dtype == np.uint32 and answer["output_log_probs"].shape == (1, 1, 3)
+    with pytest.raises(CourseError, match="no server answers"):
+        client.Client(address).infer(sampled)
 
 
 class Echo:
