@@ -1,11 +1,9 @@
-"""Where a model computes: the device, the number of CPU threads, and how many short trainings run at a time."""
+"""Where a model computes: the device and the number of CPU threads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-
-from course_lib.parallel import default_workers
 
 # Parameters up to which more than one CPU thread makes a model slower: with 2.3 million parameters on two cores, 40
 # training steps took 2 s of CPU time with one thread and 14 s with two.
@@ -15,11 +13,6 @@ SMALL = 10_000_000
 def device(choice: str = "auto") -> str:
     """Return the device for this process: `cuda` if there is a GPU and `choice` is not `cpu`, else `cpu`."""
     return "cuda" if choice != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-def trainings_at_once(parameters: int, choice: str = "auto") -> int:
-    """Return how many trainings of a model to run at a time: one a core up to SMALL parameters, else one."""
-    return default_workers() if device(choice) == "cpu" and parameters <= SMALL else 1
 
 
 @contextmanager

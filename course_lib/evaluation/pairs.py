@@ -16,13 +16,12 @@ import numpy as np
 
 from course_lib.documents import json_objects, read_batches
 from course_lib.errors import CourseError
+from course_lib.evaluation.bootstrap import mean_interval
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.language.columns import aligned
 from course_lib.language.words import mark, tr
 
-# Resamples for an interval, and the share of them that it covers.
-RESAMPLES, COVERED = 10_000, 0.95
 ALL = mark("all")
 
 
@@ -79,11 +78,7 @@ def accuracies(pairs: Sequence[Pair], right: Sequence[float]) -> dict[str, Accur
 
 
 def _accuracy(values: Sequence[float]) -> Accuracy:
-    rng = np.random.default_rng(0)
-    known = np.asarray(values)
-    means = known[rng.integers(0, len(known), (RESAMPLES, len(known)))].mean(1)
-    low, high = np.quantile(means, [(1 - COVERED) / 2, (1 + COVERED) / 2])
-    return Accuracy(len(known), float(known.mean()), float(low), float(high))
+    return Accuracy(len(values), *mean_interval(values))
 
 
 def table(results: Mapping[str, Mapping[str, Accuracy]]) -> str:

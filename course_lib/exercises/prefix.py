@@ -1,25 +1,114 @@
-"""Exercises for chapter 6: prefix parameters, example labels, mask and positions in a batch, and a length to choose."""
+"""Exercises for chapter 6: a prefix in the cache, a pair's labels, LoRA, a batch with prefixes, and two trainings.
 
+The learner's functions are compared with the library's cache (prefix_cache.py) and with peft.
+"""
+
+from collections.abc import Sequence
 from functools import cache
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise
-from course_lib.language.words import tr
+from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.language.words import mark, tr
 
-# How many lengths the experiment of exercise 4 needs at least.
-LENGTHS = 3
+# Exercise 5: how many lengths to try, the steps of a training, and its seeds.
+LENGTHS, STEPS, SEEDS = 3, 100, (1, 2, 3)
+# Exercise 6: share of exact answers that is wanted.
+POLITE = 0.9
 
 
-def parameters(length: int, layers: int, width: int, input_dim: int, hidden_dim: int) -> tuple[int, int]:
-    """Return the number of trained parameters and of deployed parameters in prefix tuning with an MLP.
+def _behind(model: Any, rows: Any, ids: Any, first: int) -> Any:
+    """Return the logits for `ids` behind a prefix by the library, with tokens at the positions from `first`."""
+    import torch
 
-    Source: Prefix-Tuning, Li and Liang 2021, arXiv:2101.00190.
-    """
-    row = 2 * layers * width
-    embedding = length * input_dim
-    mlp = input_dim * hidden_dim + hidden_dim + hidden_dim * row + row
-    return embedding + mlp, length * row
+    from course_lib.generation.prefix_cache import Shape, past
+
+    places = torch.arange(first, first + ids.shape[1])[None]
+    cached, _ = past([rows] * len(ids), Shape.of(model.config), rows.dtype, rows.device)
+    return model(ids, past_key_values=cached, position_ids=places).logits
+
+
+def _check_prefix(answer: Any) -> str | None:
+    """Compare with the library on a GPT-2 with random weights, and name the usual mistakes by their logits."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        sizes = GPT2Config(n_embd=8, n_layer=3, n_head=2, vocab_size=11, n_positions=16, initializer_range=0.8)
+        model = GPT2LMHeadModel(sizes).eval().requires_grad_(False)
+        rows, ids = torch.randn(4, 3 * 2 * 8, requires_grad=True), torch.randint(11, (2, 5))
+    right, logits = _behind(model, rows, ids, 4), answer(model, rows, ids)
+    if not isinstance(logits, torch.Tensor) or logits.shape != right.shape:
+        found = list(getattr(logits, "shape", ())) or type(logits).__name__
+        return tr("expected the logits {expected}, got {found}.", expected=list(right.shape), found=found)
+    if not torch.allclose(logits, right, atol=1e-4):
+        table = rows.view(4, 3, 2, 8)
+        wrong = {
+            mark("the prefix has no effect: give the cache to the model, as past_key_values"): model(ids).logits,
+            mark("the texts begin at position 0; the prefix takes the first positions"): _behind(model, rows, ids, 0),
+            mark("keys and values have changed places"): _behind(model, table.flip(2).reshape(4, -1), ids, 4),
+            mark("a row has its layers first, and a key and a value in each"): _behind(
+                model, rows.view(4, 2, 3, 8).transpose(1, 2).reshape(4, -1), ids, 4
+            ),
+            mark("a key is head by head: view(…, heads, head size)"): _behind(
+                model, rows.view(4, 3, 2, 4, 2).transpose(3, 4).reshape(4, -1), ids, 4
+            ),
+        }
+        for advice, values in wrong.items():
+            if torch.allclose(logits, values, atol=1e-4):
+                return tr("{advice}.", advice=tr(advice))
+        gap = (logits - right).abs().max().item()
+        return tr("the logits differ from the library's by up to {gap:.2f}.", gap=gap)
+    if not logits.requires_grad:
+        return tr("no gradient reaches the rows: compute with them as they are, without detach, .data or no_grad.")
+    return None
+
+
+def _check_lora(answer: Any) -> str | None:
+    """Compare with peft on a linear layer, with the same A and B."""
+    import torch
+    from peft import LoraConfig, inject_adapter_in_model
+    from torch import nn
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer, peer, x, other = nn.Linear(6, 10), nn.Linear(6, 10), torch.randn(4, 6), torch.randn(10, 2)
+    peer.load_state_dict(layer.state_dict())
+    start, weight = layer(x).detach(), layer.weight.detach().clone()
+    matrices = answer(layer, 6, 10, 2)
+    shapes = [list(getattr(each, "shape", ())) for each in matrices]
+    if shapes != [[2, 6], [10, 2]]:
+        return tr("return [A, B], of the shapes [rank, inputs] and [outputs, rank]; yours: {shapes}.", shapes=shapes)
+    A, B = matrices
+    if not (A.requires_grad and B.requires_grad and A.is_leaf and B.is_leaf):
+        return tr("A and B are to be trained: make each an nn.Parameter.")
+    if not torch.allclose(layer(x), start, atol=1e-6):
+        return tr("the layer must start as it was: B starts at 0.")
+    if not A.any():
+        return tr("with A and B both 0, no gradient reaches either: A starts at random.")
+    adapted = inject_adapter_in_model(
+        LoraConfig(r=2, lora_alpha=4, target_modules=["layer"]), nn.ModuleDict({"layer": peer})
+    )
+    with torch.no_grad():
+        B.copy_(other)
+        for name, matrix in (("A", A), ("B", B)):
+            adapted.get_parameter(f"layer.lora_{name}.default.weight").copy_(matrix)
+    found, right = layer(x), adapted.get_submodule("layer")(x)
+    if not torch.equal(layer.weight, weight):
+        return tr("layer.weight has changed; it stays frozen, and A and B come on top.")
+    if torch.allclose(found, right, atol=1e-5):
+        return None
+    update = right - start
+    wrong = {
+        mark("layer(x) does not use A and B: replace layer.forward"): start,
+        mark("the factor 2 is missing"): start + update / 2,
+        mark("the update replaces the old output; it is added to it"): update,
+    }
+    for advice, values in wrong.items():
+        if torch.allclose(found, values, atol=1e-5):
+            return tr("{advice}.", advice=tr(advice))
+    return tr("the output differs from peft's by up to {gap:.2f}.", gap=(found - right).abs().max().item())
 
 
 def example(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
@@ -36,56 +125,91 @@ def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) ->
 
 @cache
 def _shares(length: int) -> list[float]:
-    """Train as the notebook's cell does, and return the share of exact matches for each seed."""
+    """Train as the notebook's cell does; return for each held-out pair of the judging half the share of seeds right."""
     from course_lib.prefix import products
-    from course_lib.prefix.comparison import over_seeds
+    from course_lib.prefix.measure import right
+    from course_lib.prefix.single_process_trainer import train
+    from course_lib.prefix.task import PrefixTask
 
-    hurried = products.quick_settings("plain", "engine.max_steps=50")
-    return [run.matches for run in over_seeds(hurried, {"": [f"model.length={length}"]})[""].runs]
+    answers = []
+    for seed in SEEDS:
+        lengths = f"engine.max_steps={STEPS}", f"model.length={length}", f"engine.seed={seed}"
+        settings = products.run_settings("plain", "engine.num_train_epochs=null", *lengths)
+        model, task = train(settings).model, PrefixTask(settings)
+        assert model
+        pairs = [example(pair.prompt, pair.target, task.codec.tokenizer.eos_token_id) for pair in task.data.held_out]
+        answers.append(right(model, pairs[len(pairs) // 2 :], model.base.device))
+    return [mean(of_pair) for of_pair in zip(*answers, strict=True)]
 
 
 def _check_length(answer: Any) -> str | None:
-    """Train every length that the learner tried, and judge the chosen one by these runs."""
+    """Train every length that the learner tried, and judge the chosen one by the pairs of the judging half."""
+    from course_lib.evaluation.bootstrap import difference
+
     chosen, tried = answer
     if (number := len(set(tried))) < LENGTHS:
-        return tr("you tried {number} lengths; {lengths} show where more stop helping.", number=number, lengths=LENGTHS)
-    shares = {length: _shares(length) for length in sorted(tried)}
-    means = {length: mean(values) for length, values in shares.items()}
+        return tr("you tried {number} lengths; at least {lengths}, please.", number=number, lengths=LENGTHS)
+    if chosen not in tried:
+        return tr("{chosen} is not among the lengths that you tried.", chosen=chosen)
+    shares = {length: _shares(length) for length in sorted(set(tried))}
+    means = {length: sum(values) / len(values) for length, values in shares.items()}
     best = max(means, key=lambda length: (means[length], -length))
-    floor = means[best] - stdev(shares[best])
-    shortest = min(length for length in shares if means[length] >= floor)
-    if means[chosen] < floor:
-        found = {"share": means[chosen], "best": means[best]}
-        return tr("{share:.0%} is below {best:.0%} by more than the spread there.", **found)
-    if chosen > shortest:
-        found = {"share": means[shortest], "shortest": shortest}
-        return tr("{share:.0%} at {shortest} is within the spread of the best, with fewer positions.", **found)
+    enough = [length for length in shares if difference(shares[length], shares[best])[2] >= 0]
+    found = {"share": means[chosen], "best": means[best], "length": best, "shortest": enough[0]}
+    if chosen not in enough:
+        return tr("{share:.0%} are right, with {length} positions {best:.0%}; the interval excludes 0.", **found)
+    if chosen > enough[0]:
+        return tr("{shortest} positions are shorter, and the pairs do not tell them from the best.", **found)
     return None
 
 
+def _polite(rows: Sequence[Sequence[float]]) -> float:
+    """Return the share of held-out plain sentences that a prefix makes polite."""
+    import torch
+
+    from course_lib.models import frozen_base
+    from course_lib.prefix import data, products
+    from course_lib.prefix.measure import right
+    from course_lib.pretrain import text_codec
+
+    base = products.base().path() / products.MODEL
+    codec, model = text_codec.load(base), frozen_base.load(base)
+    held_out = data.load(products.task_settings()["plain"].data, codec).held_out
+    swapped = [example(pair.target, pair.prompt, codec.tokenizer.eos_token_id) for pair in held_out]
+    values = torch.tensor(rows, dtype=model.dtype)
+    answers = right(lambda ids: _behind(model, values, ids, len(values)), swapped)
+    return sum(answers) / len(answers)
+
+
+def _check_polite(answer: Any) -> str | None:
+    share = _polite(answer)
+    if share >= POLITE:
+        return None
+    found = {"share": share, "wanted": POLITE}
+    return tr("{share:.0%} of the held-out sentences become polite, {wanted:.0%} are wanted.", **found)
+
+
+POLITE_ROWS = """(
+    swapped := [example(pair.target, pair.prompt, end) for pair in plain.train],
+    rows := cache_values(model, 20).requires_grad_(),
+    learn(partial(with_prefix, model, rows), [rows], batches(swapped, 400, 1), 0.3),
+)[1]"""
+OURS = "The folded cell below the exercise has the code."
 CHAPTER = Chapter(
     Exercise(
-        "write a function parameters(length, layers, width, input_dim, hidden_dim): how many numbers are trained, "
-        "and how many deployed",
+        "write with_prefix(model, rows, ids): the logits for the texts behind a prefix, whose rows are keys and values",
+        _check_prefix,
         (
-            (
-                (10, 12, 768, 10, 10),
-                "a row is a key and a value in each layer, so 10 rows of 2·12·768 numbers are deployed; trained are an "
-                "embedding of 10 × 10 and two linear layers with biases",
-            ),
-            ((20, 36, 2816, 64, 64), "these are the sizes of the published run"),
+            "rows.view(length, layers, 2, heads, -1).permute(1, 2, 3, 0, 4) has for each layer a key and a value, each "
+            "[heads, length, head size]. The cache wants a batch in front: expand copies nothing.",
+            "cache = DynamicCache(); cache.update(keys, values, layer) for each layer; then "
+            "model(ids, past_key_values=cache, position_ids=…).logits, with positions from the number of rows on.",
         ),
-        (
-            "One position of the prefix is a key and a value in each layer, each of the model's width. "
-            "That is a row; `length` rows are deployed.",
-            "The trained parameters are the embedding (length × input_dim) and two linear layers with biases: "
-            "input_dim → hidden_dim → a row.",
-        ),
-        parameters,
-        "The MLP only stabilizes training and is not deployed. Neither count includes the parameters of the base.",
+        Expression("with_prefix_ours"),
+        f"{OURS} A prefix is keys and values, and the tokens' positions begin behind it.",
     ),
     Exercise(
-        "write a function example(prompt, target, end): what the model reads, and for each position the token that "
+        "write example(prompt, target, end): what the model reads, and for each position the token that "
         "it must predict there, which is the next one (-100 where nothing is learned)",
         (
             (([5], [8], 2), "the label at a position is the next token; the model does not read the end"),
@@ -99,6 +223,16 @@ CHAPTER = Chapter(
         example,
         "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the "
         "published training script.",
+    ),
+    Exercise(
+        "write lora(layer, inputs, outputs, rank): the layer's output gets 2·B·A·x on top; return [A, B]",
+        _check_lora,
+        (
+            "A = nn.Parameter(…) of the shape [rank, inputs], random; B = nn.Parameter(torch.zeros(outputs, rank)).",
+            "old = layer.forward; layer.forward = lambda x: old(x) + 2 * (x @ A.T @ B.T)",
+        ),
+        Expression("lora_ours"),
+        f"{OURS} At the start B is 0: the layer is unchanged, and the first gradient reaches B alone.",
     ),
     Exercise(
         "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "
@@ -117,20 +251,26 @@ CHAPTER = Chapter(
         "In this way a server answers requests for different tasks in one batch: each row sees only its own prefix.",
     ),
     Exercise(
-        f"choose the shortest length that is good enough, from at least {LENGTHS} that you tried: "
-        "(length, [tried lengths])",
+        f"choose the shortest length that {STEPS} steps do not make worse than the best, from at least {LENGTHS} that "
+        "you tried: (length, [tried lengths])",
         _check_length,
         (
-            "Good enough is what the seeds cannot tell from the best: its mean is at most one standard deviation of "
-            "the best length's runs below the best mean.",
-            "over_seeds(settings, {str(n): [f'model.length={n}'] for n in tried}) trains; runs.matches of each has the "
-            "mean and the deviation.",
+            "Try short and long prefixes: 1, 4, 8 and 20 positions, each with seeds 1, 2 and 3.",
+            "difference(shares, best) gives the mean difference and its interval. Worse is a length whose "
+            "interval lies wholly below 0.",
         ),
-        (1, [1, 2, 5, 20]),
-        "After 50 steps, 1, 2, 5 and 20 positions have 28, 31, 29 and 24 % exact matches, with standard deviations of "
-        "3 to 10 points: the seeds do not tell them apart. A longer prefix costs memory and time in every request. The "
-        "simplest setting within the spread of the best is also the choice of the one-standard-error rule (Breiman et "
-        "al. 1984, Classification and Regression Trees).",
+        (8, [1, 4, 8, 20]),
+        "More positions are not better: each takes steps to train, and room in every request.",
+    ),
+    Exercise(
+        "train a prefix that makes plain sentences polite, and hand in its rows",
+        _check_polite,
+        (
+            "Swap the two parts: example(pair.target, pair.prompt, end) for each pair of plain.train.",
+            "New rows, batches(swapped, 400, 1) and learn(…) as in 6.5, at the same rate; hand in the rows themselves.",
+        ),
+        Expression(POLITE_ROWS),
+        "The same base, the same loop: only the pairs are others.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

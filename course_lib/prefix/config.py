@@ -25,9 +25,8 @@ Form = Literal["course", "rinna", "peft"]
 # Name of the prefix file in a run folder and in a product.
 FILE = "prefix.safetensors"
 # Ways to train a task that the notebook compares, with the learning rates that it tries on a small base.
-Way = Literal["mlp", "embedding", "LoRA", "full"]
+Way = Literal["embedding", "LoRA", "full"]
 RATES: dict[Way, tuple[float, ...]] = {
-    "mlp": (3e-3, 1e-2, 3e-2),
     "embedding": (1e-1, 3e-1, 1.0),
     "LoRA": (3e-3, 1e-2, 3e-2),
     "full": (3e-4, 1e-3, 3e-3),
@@ -127,7 +126,7 @@ class PrefixConfig(RunConfig):
 class QuickConfig:
     """Settings for the short runs of the notebook, in one process."""
 
-    steps: int = setting(100, "steps of a run", ge=1)
+    steps: int = setting(200, "steps of a run", ge=1)
     dtype: Literal["fp32", "bf16"] = setting("fp32", "number format of the base in these runs")
     rates: dict[Way, tuple[float, ...]] = setting(RATES, "learning rates to try for each compared way of training")
 

@@ -1,13 +1,17 @@
 """Figures for chapter 6."""
 
+import csv
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
-from course_lib.prefix.comparison import Runs
+
+# Measured by tests/bench/questions.py, a run a line.
+QUESTIONS = Path(__file__).with_name("questions.csv")
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
@@ -32,59 +36,62 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
     return figure
 
 
-def losses(logs: Mapping[str, Sequence[Mapping[str, Any]]], without: Mapping[str, float]) -> Any:
-    """Plot each task's training and held-out loss, by its run's log, and the base's held-out loss without prefix."""
-    figure, axes = subplots(len(logs), height=3.0, squeeze=True)
+def losses(
+    logs: Mapping[str, Sequence[Mapping[str, Any]]], without: Mapping[str, float], loops: Mapping[str, Sequence[float]]
+) -> Any:
+    """Plot each task's losses, by its run's log and by the notebook's loop, and the base's loss without prefix."""
+    figure, axes = subplots(len(logs), height=3.2, width=9.0, squeeze=True)
     for axis, (task, entries) in zip(axes if len(logs) > 1 else [axes], logs.items(), strict=True):
+        steps = loops.get(task, ())
+        if steps:
+            axis.plot(range(1, len(steps) + 1), steps, color=COLOURS[2], linewidth=0.7, label=tr("our loop, each step"))
         for kind, name, style, colour in (
-            ("train", tr("training"), "-", AFTER),
-            ("eval", tr("held out"), "o", COLOURS[1]),
+            ("train", tr("DeepSpeed, mean of ten steps"), "-", AFTER),
+            ("eval", tr("DeepSpeed, held out"), "o", COLOURS[1]),
         ):
             points = [(entry["step"], entry["loss"]) for entry in entries if entry["kind"] == kind]
             axis.plot(*zip(*points, strict=True), style, color=colour, label=name)
         axis.axhline(without[task], color=BEFORE, linestyle="--", label=tr("held out, without prefix"))
         axis.set(title=tr(task), xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
         axis.set_ylim(bottom=0)
-        axis.legend(frameon=False, fontsize=8)
+        axis.legend(frameon=False, fontsize=9)
     return figure
 
 
-def lengths(cases: Mapping[int, Runs], without: tuple[float, float]) -> Any:
-    """Plot held-out loss and exact matches against the prefix length; `without` has both for no prefix."""
-    figure, axes = subplots(2, height=3.0)
-    spreads = [[runs.held_out for runs in cases.values()], [runs.matches for runs in cases.values()]]
-    for axis, values, baseline in zip(axes, spreads, without, strict=True):
-        means, deviations = zip(*values, strict=True)
-        axis.errorbar(list(cases), means, deviations, color=AFTER, marker="o", capsize=4, label=tr("with prefix"))
-        axis.axhline(baseline, color=BEFORE, linestyle="--", label=tr("without prefix"))
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(list(cases), [str(length) for length in cases])
-        axis.set_xlabel(tr("positions of the prefix"))
-    axes[0].set_ylabel(tr("held-out loss [nats per token]"))
-    axes[0].set_ylim(bottom=0)
-    axes[0].legend(frameon=False, fontsize=8)
-    axes[1].set(ylabel=tr("exact matches"), ylim=(-0.03, 1.03))
+def comparison(shares: Mapping[str, Sequence[float]], differences: Mapping[str, tuple[float, float, float]]) -> Any:
+    """Plot each seed's share of exact answers by method, and differences of two methods with their intervals."""
+    figure, axes = subplots(2, height=2.8, width=9.0)
+    for row, values in enumerate(shares.values()):
+        # A little apart, so that equal values stay visible.
+        places = row + np.linspace(-0.15, 0.15, len(values))
+        axes[0].plot([100 * value for value in values], places, "o", color=COLOURS[row], markersize=7)
+        axes[0].set(xlim=(-4, 104), xlabel=tr("exact answers of each seed [%]"))
+    axes[0].set_yticks(range(len(shares)), [tr(name) for name in shares])
+    for row, (mean, low, high) in enumerate(differences.values()):
+        axes[1].plot([100 * low, 100 * high], [row, row], color=AFTER, linewidth=3)
+        axes[1].plot(100 * mean, row, "o", color=AFTER, markersize=7)
+    axes[1].axvline(0, color=BEFORE, linestyle="--")
+    axes[1].set_yticks(range(len(differences)), list(differences))
+    axes[1].set(xlabel=tr("difference, with its 95 % interval [points]"))
+    for axis, rows in zip(axes, (shares, differences), strict=True):
+        axis.set_ylim(len(rows) - 0.5, -0.5)
     return figure
 
 
-def methods(cases: Mapping[str, Runs], without: float) -> Any:
-    """Plot held-out loss against trained parameters, and memory; `without` is the loss without training [nats]."""
-    figure, axes = subplots(2, height=3.0, width=9.0)
-    # Open markers of different shapes stay visible where two methods lie on each other.
-    for (name, runs), colour, marker in zip(cases.items(), COLOURS, "osD^", strict=False):
-        style = {"marker": marker, "markersize": 9, "markerfacecolor": "none", "linestyle": "none", "capsize": 4}
-        axes[0].errorbar(runs.runs[0].trained, *runs.held_out, color=colour, label=tr(name), **style)
-    axes[0].axhline(without, color=BEFORE, linestyle="--", label=tr("no training"))
-    axes[0].set(xscale="log", xlabel=tr("trained parameters"), ylabel=tr("held-out loss [nats per token]"))
-    axes[0].set_ylim(bottom=0)
-    rows = range(len(cases))
-    states = [runs.runs[0].states / 1e6 for runs in cases.values()]
-    kept = [runs.runs[0].activations / 1e6 for runs in cases.values()]
-    axes[1].barh(rows, states, color=COLOURS[1], label=tr("gradients and optimizer states"))
-    axes[1].barh(rows, kept, left=states, color=AFTER, label=tr("kept for the backward pass"))
-    axes[1].set_yticks(rows, [tr(name) for name in cases])
-    axes[1].invert_yaxis()
-    axes[1].set_xlabel(tr("memory [MB]"))
-    for axis in axes:
-        axis.legend(frameon=False, fontsize=8)
+def questions() -> Any:
+    """Plot exact answers of 100 against the steps of a prefix, a line for each base, and against the base's size."""
+    with open(QUESTIONS, encoding="utf8") as file:
+        rows = list(csv.DictReader(file))
+    points = [(int(row["parameters"]), int(row["steps"]), float(row["exact"])) for row in rows]
+    figure, axes = subplots(2, height=3.2, width=9.0)
+    labels = mark("{value:.1f} M parameters"), mark("{value:,} steps")
+    for axis, own, other, label in zip(axes, (1, 0), (0, 1), labels, strict=True):
+        for colour, key in zip(COLOURS, sorted({point[other] for point in points}), strict=False):
+            line = sorted((point[own], point[2]) for point in points if point[other] == key)
+            text = tr(label, value=key / 1e6 if other == 0 else key)
+            axis.plot(*zip(*line, strict=True), "o-", color=colour, label=text)
+        axis.set(xscale="log", ylim=(-3, 103), ylabel=tr("exact answers of 100"))
+        axis.legend(frameon=False, fontsize=9)
+    axes[0].set_xlabel(tr("steps of the prefix"))
+    axes[1].set_xlabel(tr("parameters of the base"))
     return figure

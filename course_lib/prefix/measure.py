@@ -1,43 +1,41 @@
-"""Measurements of a prefix or another trained model: exact matches, and memory of a training step."""
+"""Measurements of a prefix or another trained model: exact answers and held-out loss."""
 
 from collections.abc import Callable, Sequence
-from math import nan
-from typing import Any
+from statistics import fmean
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from course_lib.checkpoints.quiet import quiet
-from course_lib.prefix.samples import IGNORED, TokenRow, collate
+from course_lib.prefix.samples import IGNORED, Example, loss, padded
 
 
 @torch.no_grad()
-def exact_matches(model: Any, rows: Sequence[TokenRow], batch_size: int = 32) -> float:
-    """Return the share of rows whose learned part greedy decoding returns exactly (NaN without rows)."""
-    model.eval()
-    right = 0
-    for start in range(0, len(rows), batch_size):
-        batch = collate(rows[start : start + batch_size])
-        labels = batch["labels"].to(model.base.device)
+def right(
+    forward: Callable[[Tensor], Tensor],
+    examples: Sequence[Example],
+    device: torch.device | str = "cpu",
+    batch_size: int = 32,
+) -> list[bool]:
+    """Return for each example whether greedy decoding gives its learned part; `forward` returns logits for ids.
+
+    Greedy decoding does so if and only if each learned token is the most probable one behind those before it.
+    """
+    answers: list[bool] = []
+    for start in range(0, len(examples), batch_size):
+        ids, labels = (tensor.to(device) for tensor in padded(examples[start : start + batch_size]))
         # Suppress the transformers warning that the ids include the padding id.
         with quiet():
-            predicted = model(batch["input_ids"].to(model.base.device)).argmax(-1)
-        right += int(((predicted == labels) | (labels == IGNORED)).all(-1).sum())
-    return right / len(rows) if rows else nan
+            predicted = forward(ids).argmax(-1)
+        answers += ((predicted == labels) | (labels == IGNORED)).all(-1).tolist()
+    return answers
 
 
-def kept_for_backward(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, int]:
-    """Return the result of a forward pass, and the size of what it keeps for the backward pass [bytes]."""
-    # The model's own parameters and buffers are left out.
-    own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers())}
-    sizes: dict[int, int] = {}
-
-    def note(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        result = forward()
-    return result, sum(sizes.values())
+@torch.no_grad()
+def held_out_loss(
+    forward: Callable[[Tensor], Tensor], examples: Sequence[Example], device: torch.device | str = "cpu"
+) -> float:
+    """Return the mean loss of the examples, each by itself [nats per token]; `forward` returns logits for ids."""
+    with quiet():
+        batches = ([tensor.to(device) for tensor in padded([each])] for each in examples)
+        return fmean(loss(forward(ids), labels).item() for ids, labels in batches)

@@ -103,14 +103,6 @@ def quick() -> QuickConfig:
     return _recipe().quick
 
 
-def quick_settings(task: str, *overrides: str) -> PrefixConfig:
-    """Return the settings for a short run of a task in this process, as for `run_settings`. A sixth of it warms up."""
-    chosen = quick()
-    steps = ["engine.num_train_epochs=null", f"engine.max_steps={chosen.steps}"]
-    warmup = f"optimizer.lr.warmup_steps={max(1, chosen.steps // 6)}"
-    return run_settings(task, *steps, warmup, f"precision.dtype={chosen.dtype}", *overrides)
-
-
 def build_base() -> str:
     """Train or fetch the base if it is missing, and return one line that says where it comes from."""
     run = config.section("pretrain.recipe", PretrainRecipe).config

@@ -3,17 +3,22 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from course_lib.prefix.data import Sample
 
+T = TypeVar("T")
 # Label for positions that are excluded from the loss.
 IGNORED = -100
+# The ids that a model reads, and the label at each position: the id of the next token, or IGNORED.
+Example = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,10 @@ class TokenRow:
 
     ids: list[int]
     learned: int  # at least 1: the first id cannot be predicted, because no id precedes it
+
+    def example(self) -> Example:
+        """Return the ids that the model reads, and the labels."""
+        return self.ids[:-1], [IGNORED] * (self.learned - 1) + self.ids[self.learned :]
 
 
 def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[TokenRow]:
@@ -40,17 +49,17 @@ def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) ->
     return result
 
 
-class Samples(torch.utils.data.Dataset[TokenRow]):
+class Samples(torch.utils.data.Dataset[T]):
     """Dataset that repeats `rows`, shuffled anew for each epoch; a sequence depends on the seed and its index only."""
 
-    def __init__(self, rows: Sequence[TokenRow], number: int, seed: int, shuffle: bool = True) -> None:
+    def __init__(self, rows: Sequence[T], number: int, seed: int, shuffle: bool = True) -> None:
         self.rows, self.number, self.seed, self.shuffle = rows, number, seed, shuffle
         self._order = lru_cache(2)(self._epoch)
 
     def __len__(self) -> int:
         return self.number
 
-    def __getitem__(self, index: int) -> TokenRow:
+    def __getitem__(self, index: int) -> T:
         if not 0 <= index < self.number:
             raise IndexError(index)
         epoch, offset = divmod(index, len(self.rows))
@@ -61,18 +70,24 @@ class Samples(torch.utils.data.Dataset[TokenRow]):
 
 
 def collate(batch: Sequence[TokenRow]) -> dict[str, Tensor]:
-    """Return a dict with "input_ids" and "labels", each [batch, seq].
+    """Return a dict with "input_ids" and "labels", each [batch, longest sequence minus one], as from `padded`."""
+    ids, labels = padded([row.example() for row in batch])
+    return {"input_ids": ids, "labels": labels}
 
-    seq is the length of the longest sequence minus one. A label is the token id at the next position, or IGNORED. There
-    is no attention mask: padding is on the right, where no token in a causal model can attend to it.
+
+def padded(examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+    """Return ids and labels [batch, longest example].
+
+    There is no attention mask: padding is on the right, where no token in a causal model can attend to it.
     """
-    longest = max(len(row.ids) for row in batch)
-    ids = np.zeros((len(batch), longest), np.int64)
-    labels = np.full((len(batch), longest), IGNORED, np.int64)
-    for index, row in enumerate(batch):
-        ids[index, : len(row.ids)] = row.ids
-        labels[index, row.learned : len(row.ids)] = row.ids[row.learned :]
-    return {"input_ids": torch.from_numpy(ids[:, :-1]), "labels": torch.from_numpy(labels[:, 1:])}
+    ids, labels = ([torch.tensor(part) for part in parts] for parts in zip(*examples, strict=True))
+    return pad_sequence(ids, True), pad_sequence(labels, True, IGNORED)
+
+
+def batches(examples: Sequence[Example], steps: int, seed: int, size: int = 8) -> list[tuple[Tensor, Tensor]]:
+    """Return ids and labels of each step, in the order in which a run of the launcher with this seed draws them."""
+    drawn = Samples(examples, steps * size, seed)
+    return [padded([drawn[start + n] for n in range(size)]) for start in range(0, steps * size, size)]
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -57,10 +57,10 @@ def test_every_profile_has_two_tasks_and_short_runs_that_one_process_can_make(pr
     monkeypatch.setenv("COURSE_PROFILE", profile)
     tasks = products.task_settings()
     assert {name: settings.data.form for name, settings in tasks.items()} == {"plain": "pairs", "title": "pairs"}
-    for name, settings in tasks.items():
+    for settings in tasks.values():
         steps, ranks = settings.engine.max_steps, settings.launch.ranks
         assert steps and ranks
         # The course's samples are few: no sample is read more than a hundred times.
         assert steps * settings.batch.resolve(ranks).total < 100 * 240
-        assert products.quick_settings(name).precision.dtype != "fp16"
-    assert {"mlp", "embedding", "LoRA"} <= products.quick().rates.keys()
+        assert steps > 40
+    assert {"embedding", "LoRA"} <= products.quick().rates.keys()

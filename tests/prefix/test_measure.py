@@ -1,20 +1,19 @@
-"""Exact matches held against real greedy generation; finished lines; and memory held against what PyTorch holds."""
+"""Exact matches held against real greedy generation; losses of examples."""
 
 import pytest
 import torch
 from course_lib.generation.generator import Generator
 from course_lib.models import frozen_base
-from course_lib.prefix.measure import exact_matches, kept_for_backward
+from course_lib.prefix.measure import held_out_loss, right
 from course_lib.prefix.model import PrefixModel
 from course_lib.prefix.samples import TokenRow
 from course_lib.pretrain import text_codec
-from torch import nn
 
 from tests.prefix import bases
 
 
 @pytest.mark.parametrize("family", bases.FAMILIES)
-def test_exact_matches_are_those_of_greedy_generation(tmp_path, family):
+def test_right_answers_are_those_of_greedy_generation(tmp_path, family):
     """Targets are the model's own greedy texts; some of them are changed in one token, or go on after the end."""
     folder = bases.folder(tmp_path, family)
     generator, codec = Generator(folder, text_codec.load), text_codec.load(folder)
@@ -27,17 +26,18 @@ def test_exact_matches_are_those_of_greedy_generation(tmp_path, family):
                 torch.tensor([ids]), max_new_tokens=4, min_new_tokens=4, do_sample=False, pad_token_id=end
             )[0, len(ids) :].tolist()
         rows.append(TokenRow([*ids, *new], len(ids)))
-    right, changed = rows[0], [TokenRow([*row.ids[:-1], (row.ids[-1] + 1) % 50], row.learned) for row in rows]
-    assert exact_matches(model, rows) == 1.0
-    assert exact_matches(model, changed) == 0.0
-    assert exact_matches(model, [right, *changed], batch_size=2) == 0.25
+    changed = [TokenRow([*row.ids[:-1], (row.ids[-1] + 1) % 50], row.learned) for row in rows]
+    mixed = [each.example() for each in (rows[0], *changed, *rows)]
+    assert right(model.eval(), mixed, batch_size=2) == [True, False, False, False, True, True, True]
 
 
-def test_what_is_kept_for_the_backward_pass():
-    layer, inputs = nn.Linear(30, 20), torch.ones(4, 30)
-    result, size = kept_for_backward(layer, lambda: torch.tanh(layer(inputs)).sum())
-    # The inputs of the linear layer, for the gradient of its weights, and the outputs of tanh.
-    assert size == 4 * (4 * 30 + 4 * 20)
-    result.backward()
-    frozen = layer.requires_grad_(False)
-    assert kept_for_backward(frozen, lambda: frozen(inputs).sum())[1] == 0
+def test_the_held_out_loss_is_the_mean_over_the_examples():
+    table = torch.randn(7, 7, generator=torch.Generator().manual_seed(0))
+    examples = [([1, 2, 3], [-100, 3, 4]), ([5], [6])]
+    logs = table.log_softmax(-1)
+    expected = -((logs[2, 3] + logs[3, 4]) / 2 + logs[5, 6]) / 2
+    assert held_out_loss(lambda ids: table[ids], examples) == pytest.approx(expected.item(), abs=1e-6)
+    assert right(lambda ids: table[ids], examples) == [
+        table[2].argmax() == 3 and table[3].argmax() == 4,
+        table[5].argmax() == 6,
+    ]

@@ -1,10 +1,39 @@
 """Right and wrong answers to the exercises of chapter 6."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from course_lib.exercises import prefix
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+
+def put(model: Any, table: Tensor, ids: Tensor, first: int, **given: Any) -> Tensor:
+    """Logits behind keys and values [layer, key/value, head, P, head size], with tokens from position `first`."""
+    cache = DynamicCache()
+    for layer, (keys, values) in enumerate(table):
+        cache.update(keys.expand(len(ids), -1, -1, -1), values.expand(len(ids), -1, -1, -1), layer)
+    given["position_ids"] = torch.arange(first, first + ids.shape[1])[None]
+    logits: Tensor = model(ids, past_key_values=cache, **given).logits
+    return logits
+
+
+def table(rows: Tensor, layers: int = 3, heads: int = 2) -> Tensor:
+    return rows.view(len(rows), layers, 2, heads, -1).permute(1, 2, 3, 0, 4)
+
+
+def with_prefix(model: Any, rows: Tensor, ids: Tensor) -> Tensor:
+    return put(model, table(rows), ids, len(rows))
+
+
+def values_first(model: Any, rows: Tensor, ids: Tensor) -> Tensor:
+    return put(model, rows.view(len(rows), 2, 3, 2, -1).permute(2, 1, 3, 0, 4), ids, len(rows))
+
+
+def sizes_first(model: Any, rows: Tensor, ids: Tensor) -> Tensor:
+    return put(model, rows.view(len(rows), 3, 2, 4, 2).permute(1, 2, 4, 0, 3), ids, len(rows))
 
 
 def labels(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
@@ -12,25 +41,66 @@ def labels(prompt: list[int], target: list[int], end: int) -> tuple[list[int], l
     return text[:-1], [-100 if at < len(prompt) else text[at] for at in range(1, len(text))]
 
 
+def lora(layer: nn.Linear, inputs: int, outputs: int, rank: int, scale: float = 2, old: bool = True) -> list[Tensor]:
+    A, B = nn.Parameter(torch.randn(rank, inputs)), nn.Parameter(torch.zeros(outputs, rank))
+    forward = layer.forward
+    layer.forward = lambda x: old * forward(x) + scale * x @ A.T @ B.T  # type: ignore[method-assign]
+    return [A, B]
+
+
+def starting(a: float, b: float, trained: bool = True) -> Any:
+    """LoRA whose A and B start at these values."""
+
+    def fill(*given: Any) -> list[Tensor]:
+        A, B = lora(*given)
+        with torch.no_grad():
+            return [A.fill_(a).requires_grad_(trained), B.fill_(b)]
+
+    return fill
+
+
+def without_effect(layer: nn.Linear, inputs: int, outputs: int, rank: int) -> list[Tensor]:
+    return [nn.Parameter(torch.randn(rank, inputs)), nn.Parameter(torch.zeros(outputs, rank))]
+
+
 def layout(own: int, tokens: int, widest: int, longest: int) -> tuple[list[int], list[int]]:
     mask = [int(at >= widest - own) for at in range(widest)] + [int(at >= longest - tokens) for at in range(longest)]
     return mask, list(range(own, own + tokens))
 
 
-# length → share of exact matches of each seed
-SHARES = {1: [0.25, 0.31, 0.28], 2: [0.24, 0.34, 0.35], 5: [0.26, 0.32, 0.29], 20: [0.26, 0.34, 0.29]}
-SHARES |= {3: [0.0] * 3, 4: [0.02, 0.0, 0.0]}
-NAMES: dict[str, Any] = {}
+# length → for each judging pair, the share of seeds that are right
+SHARES = {
+    length: [1.0] * right + [0.0] * (50 - right)
+    for length, right in {1: 22, 2: 25, 4: 37, 6: 47, 8: 48, 20: 38}.items()
+}
+POLITE = {0.0: 0.5, 1.0: 0.97}
+# What the solution of exercise 6 takes from the notebook.
+NAMES: dict[str, Any] = {
+    "with_prefix_ours": with_prefix,
+    "lora_ours": lora,
+    "plain": SimpleNamespace(train=[]),
+    "cache_values": lambda model, length: torch.ones(length, 4),
+    **dict.fromkeys(("example", "end", "model", "with_prefix")),
+    **dict.fromkeys(("learn", "partial", "batches"), lambda *_: None),
+}
 RIGHT: dict[int, list[Any]] = {
-    1: [prefix.parameters],
+    1: [with_prefix],
     2: [labels],
-    3: [layout],
-    4: [(1, [1, 5, 20]), (np.int64(1), np.array([20, 5, 1])), (torch.tensor(5), torch.tensor([3, 4, 5])), (1, range(1, 6))],
+    3: [lora],
+    4: [layout],
+    5: [(6, [1, 6, 8, 20]), (np.int64(8), np.array([20, 8, 1])), (torch.tensor(20), torch.tensor([1, 2, 20]))],
+    6: [torch.ones(20, 4), nn.Parameter(torch.ones(3, 4))],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda p, n, h, i, d: (prefix.parameters(p, n, h, i, d)[0], p * n * h), "a key and a value in each layer"),
-        (lambda p, n, h, i, d: (prefix.parameters(10, n, h, 10, 10)[0], p * 2 * n * h), "the published run"),
+        (lambda model, rows, ids: model(ids).logits, "the prefix has no effect"),
+        (lambda model, rows, ids: put(model, table(rows), ids, 0), "begin at position 0"),
+        (lambda model, rows, ids: put(model, table(rows).flip(1), ids, len(rows)), "changed places"),
+        (values_first, "layers first"),
+        (sizes_first, "head by head"),
+        (lambda model, rows, ids: put(model, table(rows) / 2, ids, len(rows)), "differ from the library's"),
+        (lambda model, rows, ids: put(model, table(rows.detach()), ids, len(rows)), "no gradient reaches the rows"),
+        (lambda model, rows, ids: with_prefix(model, rows, ids)[:, -1], "expected the logits [2, 5, 11], got [2, 11]"),
     ],
     2: [
         (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "is not learned"),
@@ -38,15 +108,29 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda p, t, e: ([*p, *t], [-100] * len(p) + t), "is the next token"),
     ],
     3: [
+        (lambda layer, n, m, rank: lora(layer, m, n, rank), "of the shapes"),
+        (starting(1, 1), "the layer must start as it was"),
+        (starting(0, 0), "A starts at random"),
+        (starting(1, 0, False), "make each an nn.Parameter"),
+        (without_effect, "replace layer.forward"),
+        (lambda *given: lora(*given, scale=1), "the factor 2"),
+        (lambda *given: lora(*given, scale=3), "differs from peft's"),
+    ],
+    4: [
         (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "come after the prefix"),
         (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "padded on the left, after"),
         (lambda p, t, mp, mt: ([0] * (mp + mt - p - t) + [1] * (p + t), [*range(p, p + t)]), "after the prefix"),
         (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], [*range(mp, mp + t)]), "padding takes no position"),
     ],
-    4: [
+    5: [
         (5, "The task: choose the shortest length"),
-        ((5, [5, 20, 20]), "stop helping"),
-        ((3, [3, 5, 20]), "by more than the spread"),
-        ((20, [1, 5, 20]), "with fewer positions"),
+        ((8, [8, 20, 20]), "at least 3"),
+        ((4, [1, 8, 20]), "not among the lengths"),
+        ((4, [1, 4, 8]), "the interval excludes 0"),
+        ((8, [1, 6, 8]), "6 positions are shorter"),
+    ],
+    6: [
+        (torch.zeros(20, 4), "become polite"),
+        ("rows", "cannot be judged"),
     ],
 }  # fmt: skip
