@@ -1,14 +1,241 @@
-"""Exercises for the second half of chapter 4: settings that fit, memory with ZeRO, and the learning-rate schedule."""
+"""Exercises for the second half of chapter 4: ZeRO-2, a scaling law, a compute budget, other texts, GPT-2 XL."""
 
+import threading
+from collections.abc import Callable
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise
+from course_lib.corpus.products import has_world
+from course_lib.exercises import Chapter, Exercise, Expression
 from course_lib.language.words import tr
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training import planner
 
+# Exercise 4: width and steps that set the budget, those to beat, and by how many bits per character.
+WIDTHS, BUDGET, USUAL, GAIN = (16, 32, 64, 128, 256), (128, 60), (64, 179), 0.3
+# Exercise 5: bits per character of a text that the model knows, and the shortest such text.
+KNOWN, SHORTEST = 1.0, 60
 CARD, GPUS, SAMPLES = 16e9, 8, 528
+
+
+def _check_reduce_scatter(answer: Any) -> str | None:
+    """Compare with the mean over the ranks, for two and three ranks."""
+    import torch
+
+    for ranks in (2, 3):
+        gradients = torch.arange(ranks * 2.0 * ranks).reshape(ranks, -1) ** 2
+        for rank, right in enumerate(gradients.mean(0).chunk(ranks)):
+            result = torch.as_tensor(answer(gradients.clone(), rank))
+            if result.shape == right.shape and torch.allclose(result, right):
+                continue
+            whole = gradients.mean(0)
+            for wrong, advice in (
+                (right * ranks, tr("this is the sum of the ranks' gradients; a step needs their mean")),
+                (gradients[rank].chunk(ranks)[rank], tr("this is one rank's own gradient; all ranks have to count")),
+                (whole, tr("this is the whole mean, an all-reduce; keep the part of this rank")),
+                (whole[rank::ranks], tr("a shard is one contiguous part of the gradient")),
+                (gradients.mean(1), tr("the mean is over the ranks, dimension 0")),
+            ):
+                if result.shape == wrong.shape and torch.allclose(result, wrong):
+                    return tr("for {ranks} ranks, {advice}.", ranks=ranks, advice=advice)
+            values = tr("expected {right}, got {result}", right=right.tolist(), result=result.tolist())
+            return tr("for rank {rank} of {ranks}, {values}.", rank=rank, ranks=ranks, values=values)
+    return None
+
+
+class _Ranks:
+    """Collective operations of ranks that are threads of this process, and the names of those that were called."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks, self.called, self.errors = ranks, set[str](), list[Exception]()
+        self.barrier, self.values = threading.Barrier(ranks, timeout=20), [None] * ranks
+
+    def _all(self, name: str, rank: int, value: Any) -> Any:
+        import torch
+
+        self.called.add(name)
+        self.values[rank] = value.detach().clone()
+        self.barrier.wait()
+        together = torch.stack(list(self.values))  # type: ignore[arg-type]
+        self.barrier.wait()
+        return together
+
+    def comm(self, rank: int) -> Any:
+        """Return what a rank calls: the same operations as in the notebook."""
+        return SimpleNamespace(
+            reduce_scatter=lambda v: self._all("reduce_scatter", rank, v).mean(0).chunk(self.ranks)[rank],
+            all_gather=lambda v: self._all("all_gather", rank, v).flatten(),
+            all_sum=lambda v: self._all("all_sum", rank, v).sum(0),
+        )
+
+    def run(self, work: Callable[[int], None]) -> None:
+        """Run `work(rank)` in a thread for each rank, and raise the first error of a rank."""
+
+        def guarded(rank: int) -> None:
+            try:
+                work(rank)
+            # The learner's function may raise any exception; the other ranks must not wait for this one.
+            except Exception as error:
+                self.errors.append(error)
+                self.barrier.abort()
+
+        threads = [threading.Thread(target=guarded, args=(rank,)) for rank in range(self.ranks)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.errors:
+            raise self.errors[0]
+
+
+def _check_step(answer: Any) -> str | None:
+    """Run three steps on two and on three ranks, which are threads, and compare with AdamW in one process."""
+    import torch
+
+    for ranks in (2, 3):
+        random, size = torch.Generator().manual_seed(ranks), 4 * ranks
+        start = torch.randn(size, generator=random)
+        whole, group = torch.nn.Parameter(start.clone()), _Ranks(ranks)
+        peer, weights = torch.optim.AdamW([whole], 0.1), [start.clone() for _ in range(ranks)]
+        optimizers = [torch.optim.AdamW([torch.nn.Parameter(part.clone())], 0.1) for part in start.chunk(ranks)]
+        # The second gradient is shorter than the limit of 1, so it stays as it is.
+        for number, scale in enumerate((3.0, 0.05, 3.0), 1):
+            gradients = torch.randn(ranks, size, generator=random) * scale
+            whole.grad = gradients.mean(0)
+            torch.nn.utils.clip_grad_norm_([whole], 1.0)
+            peer.step()
+            group.run(partial(_step_of_rank, answer, weights, gradients, optimizers, group))
+            missing = {
+                "reduce_scatter": tr("shard.grad is the mean over all ranks: call comm.reduce_scatter"),
+                "all_sum": tr("clip by the norm of the whole gradient: comm.all_sum adds what every rank has"),
+                "all_gather": tr("the other ranks' shards do not arrive: call comm.all_gather"),
+            }
+            if lacking := [advice for name, advice in missing.items() if name not in group.called]:
+                return f"{lacking[0]}."
+            if all(torch.equal(each, start) for each in weights):
+                return tr("the weights stay as they were: change them in place with weights.copy_(…).")
+            gap = max((each - whole.detach()).abs().max().item() for each in weights)
+            if gap > 1e-5:
+                # The first step of AdamW does not depend on the scale of the gradient.
+                advice = (
+                    tr("shard.grad is what comm.reduce_scatter returns, clipped; then comes the step")
+                    if number == 1
+                    else tr("clip by the root of all squares, added over the ranks, and never by a factor above 1")
+                )
+                found = tr("after step {number} of {ranks} ranks", number=number, ranks=ranks)
+                return tr("{found}, the weights differ by {gap:.3f} from AdamW in one process: {advice}.",
+                          found=found, gap=gap, advice=advice)  # fmt: skip
+    return None
+
+
+def _step_of_rank(answer: Any, weights: Any, gradients: Any, optimizers: Any, group: _Ranks, rank: int) -> None:
+    """Call the learner's function on one rank."""
+    import torch
+
+    with torch.no_grad():
+        shard = optimizers[rank].param_groups[0]["params"][0]
+        answer(weights[rank], gradients[rank].clone(), shard, optimizers[rank], group.comm(rank), 1.0)
+
+
+def _check_fit(answer: Any) -> str | None:
+    """Fit points that lie on a curve, and points that do not."""
+    import numpy as np
+
+    sizes = np.array([1e4, 3e4, 1e5, 6e5])
+    for noise in (np.zeros(4), np.array([0.1, -0.1, 0.05, 0.0])):
+        losses = 0.2 + 50 / sizes**0.5 * np.exp(noise)
+        slope, height = np.polyfit(np.log(sizes), np.log(losses - 0.2), 1)
+        a, alpha = map(float, answer(sizes.copy(), losses.copy(), 0.2))
+        right = float(np.exp(height)), float(-slope)
+        if np.allclose((a, alpha), right, rtol=1e-4):
+            continue
+        plain_slope, _ = np.polyfit(np.log(sizes), np.log(losses), 1)
+        for wrong, advice in (
+            ((right[0], -right[1]), tr("alpha is positive: the slope of the line is −alpha")),
+            ((float(height), right[1]), tr("the line's height is the logarithm of A: return its exponential")),
+            ((a, -plain_slope), tr("subtract the floor from the losses first")),
+            ((right[1], right[0]), tr("return A first, then alpha")),
+        ):
+            if np.allclose((a, alpha), wrong, rtol=1e-4):
+                return f"{advice}."
+        if noise.any():
+            return tr("right for points on a curve, but for points beside it a least-squares line needs all of them.")
+        return tr("for A = 50 and alpha = 0.5 your function gives {a:.4g} and {alpha:.4g}.", a=a, alpha=alpha)
+    return None
+
+
+def parameters(width: int, vocab_size: int = 1280, positions: int = 256, layers: int = 2) -> int:
+    """Return the number of parameters of a GPT-2."""
+    return (vocab_size + positions) * width + layers * (12 * width**2 + 13 * width) + 2 * width
+
+
+@cache
+def _trained(train: Any, width: int, steps: int) -> float:
+    """Return the bits per character after the learner's run."""
+    return float(train(width, steps))
+
+
+def _check_budget(answer: Any) -> str | None:
+    """Train with the learner's width and steps, and with the usual ones, by the notebook's own function."""
+    train, width, steps = answer
+    if width not in WIDTHS:
+        return tr("width {width} is not allowed; allowed: {all}.", width=width, all=", ".join(map(str, WIDTHS)))
+    most = parameters(BUDGET[0]) * BUDGET[1] // parameters(width)
+    if steps > most:
+        return tr("{steps} steps cost too much: with width {width} the budget is spent after {most}.",
+                  steps=steps, width=width, most=most)  # fmt: skip
+    usual, found = _trained(train, *USUAL), _trained(train, width, steps)
+    if found <= usual - GAIN:
+        return None
+    return tr("{found:.2f} bits per character; width {width} has {usual:.2f}, and {gain} less is wanted: which side is "
+              "starved, the model or the steps?", found=found, width=USUAL[0], usual=usual, gain=GAIN)  # fmt: skip
+
+
+@cache
+def _bits(text: str) -> tuple[float, float]:
+    """Return the bits per character of a text under the profile's GPT-2, and by guessing among its tokens."""
+    from math import log2
+
+    from course_lib.evaluation.bits import bits
+    from course_lib.evaluation.causal import FolderScorer
+    from course_lib.generation.generator import Generator
+    from course_lib.pretrain import products, text_codec
+
+    generator = Generator(products.GPT2.path() / "model", text_codec.load)
+    row = bits(FolderScorer(generator), [text])
+    return row.bits_per_character, row.tokens * log2(generator.model.config.vocab_size) / row.characters
+
+
+@cache
+def _training_text() -> str:
+    """Return the world's documents."""
+    from course_lib.corpus import products
+    from course_lib.documents import read_texts
+
+    return "\n".join(read_texts(products.WORLD.path() / products.DOCUMENTS)) if has_world() else ""
+
+
+def _check_texts(answer: Any) -> str | None:
+    """Measure both texts with the model."""
+    lost, known = answer
+    cost, guessing = _bits(lost)
+    if cost <= guessing:
+        return tr("the first text costs {cost:.2f} bits per character, guessing {guessing:.2f}: take a text that is "
+                  "less like the training text.", cost=cost, guessing=guessing)  # fmt: skip
+    if len(known) < SHORTEST:
+        return tr(
+            "the second text has {size} characters, at least {least} are wanted.", size=len(known), least=SHORTEST
+        )
+    if known in _training_text():
+        return tr("the second text is copied from the training text.")
+    cost, guessing = _bits(known)
+    limit = KNOWN if has_world() else guessing / 2
+    if cost <= limit:
+        return None
+    return tr("the second text costs {cost:.2f} bits per character, at most {limit:.2f} are wanted: keep to the "
+              "world's sentences, and to facts that agree.", cost=cost, limit=limit)  # fmt: skip
 
 
 def _check_changes(answer: Any) -> str | None:
@@ -28,30 +255,65 @@ def _check_changes(answer: Any) -> str | None:
     return tr("{figure}, too much. The largest part is {most}: what makes it smaller?", figure=figure, most=tr(most))
 
 
-def zero_bytes(parameters: int, ranks: int, stage: int) -> float:
-    """Return the number of bytes that weights, gradients and optimizer states take on each GPU.
-
-    Training uses mixed precision and Adam. Source: ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054.
-    """
-    weights = 2 * parameters / (ranks if stage >= 3 else 1)
-    gradients = 2 * parameters / (ranks if stage >= 2 else 1)
-    optimizer = 12 * parameters / (ranks if stage >= 1 else 1)
-    return weights + gradients + optimizer
-
-
-def learning_rate(step: int, warmup: int, decay: int, high: float, low: float) -> float:
-    """Return the learning rate for update `step` (from 1): linear warm-up to `high`, then half a cosine to `low`."""
-    from math import cos, pi
-
-    if step <= warmup:
-        return high * step / warmup
-    if step >= decay:
-        return low
-    share = (step - warmup) / (decay - warmup)
-    return low + (high - low) * (1 + cos(pi * share)) / 2
-
-
 CHAPTER = Chapter(
+    Exercise(
+        "write reduce_scatter(gradients, rank): this rank's shard of the mean gradient",
+        _check_reduce_scatter,
+        (
+            "First the mean over the ranks, then one of as many equal parts as there are ranks.",
+            "gradients.mean(0) is the mean; .chunk(n) cuts a tensor into n parts.",
+        ),
+        Expression("reduce_scatter_ours"),
+        "The folded cell below the exercise has the code.",
+    ),
+    Exercise(
+        "write zero2_step(weights, gradient, shard, optimizer, comm, clip): one update by ZeRO-2 on this rank",
+        _check_step,
+        (
+            "In this order: reduce-scatter into shard.grad, clip, step, all-gather into weights.",
+            "The norm of the whole gradient is the root of comm.all_sum(shard.grad.square().sum()).",
+            "Clipping multiplies shard.grad by clip / norm, but only if that is below 1.",
+        ),
+        Expression("zero2_step_ours"),
+        "The folded cell below the exercise has the code. Only one number per rank travels for the norm.",
+    ),
+    Exercise(
+        "write fit(sizes, losses, floor): A and alpha of losses = floor + A / sizes**alpha",
+        _check_fit,
+        (
+            "log(losses − floor) = log A − alpha · log(sizes): a straight line.",
+            "np.polyfit(x, y, 1) gives the slope and the height of the least-squares line.",
+        ),
+        Expression("fit_ours"),
+        "The folded cell below the exercise has the code.",
+    ),
+    Exercise(
+        "give (bits_after, width, steps): a run that costs no more than width 128 for 60 steps and ends at least "
+        "0.3 bits per character below width 64 for 179 steps",
+        _check_budget,
+        (
+            "Half the width has about a third of the parameters, so three times as many steps fit.",
+            "Below some width, more steps do not help either.",
+        ),
+        Expression("(bits_after, 32, 477)"),
+        "With so little computation, steps are scarce and weights are not. Width 16 has too few weights, width 128 "
+        "too few steps. With more computation the best width grows.",
+    ),
+    Exercise(
+        "give two texts: one for which GPT-2 needs more bits than guessing, and one of your own that it knows",
+        _check_texts,
+        (
+            "Take a sentence from a newspaper, and write a weather report in the words of 4b.7.",
+            "Copy a text of 4b.7 and change a name or a number wherever it stands.",
+        ),
+        (
+            "量子計算機の研究に、政府は来年度から十億円の補助金を出す方針を固めた。",
+            "今日は日曜日で、一日じゅう雨だった。美咲を誘って、博物館まで歩いた。博物館では、古い道具を見た。"
+            "昼ごはんはパンだった。雨の日だったが、楽しく過ごせた。",
+        ),
+        "Guessing is wrong in a way that costs the same everywhere. A trained model is sure, and pays for being sure "
+        "of the wrong thing: outside its training text it can be worse than no model.",
+    ),
     Exercise(
         "choose settings that fit GPT-2 XL on 8 GPUs of 16 GB without offload, recomputation or ZeRO-3",
         _check_changes,
@@ -63,39 +325,6 @@ CHAPTER = Chapter(
         "A micro-batch of 2 needs 15.8 GB and 33 accumulations a step, one of 1 needs 12.3 GB and 66. The batch of 528 "
         "samples, and so the training, stays the same. Smaller micro-batches use a GPU less well, so take the largest "
         "that fits.",
-    ),
-    Exercise(
-        "write a function zero_bytes(parameters, ranks, stage): bytes of weights, gradients and optimizer states "
-        "on each GPU",
-        (
-            ((1000, 4, 0), "stage 0 shards nothing: every GPU holds 2 + 2 + 12 bytes per parameter"),
-            ((1000, 2, 1), "stage 1 shards the optimizer states alone, 12 bytes: 2 + 2 + 12/2"),
-            ((1000, 8, 2), "stage 2 shards gradients too, but each GPU keeps all weights: 2 + (2 + 12)/8"),
-            ((1_557_200_000, 4, 3), "stage 3 shards all three: (2 + 2 + 12)/4"),
-        ),
-        (
-            "In mixed precision a parameter takes 2 bytes of weight, 2 of gradient and 12 of optimizer states.",
-            "Divide optimizer states by ranks from stage 1 on, gradients from stage 2 on, weights from stage 3 on.",
-        ),
-        zero_bytes,
-        "ZeRO stage 2 shards 14 of the 16 bytes and sends no more data than plain data parallelism. Stage 3 shards all "
-        "16 bytes and sends 50 % more data.",
-    ),
-    Exercise(
-        "write a function learning_rate(step, warmup, decay, high, low): linear warm-up, half a cosine down to low, "
-        "then low",
-        (
-            ((1, 10, 110, 1.0, 0.2), "updates count from 1, so the first has one tenth of high"),
-            ((60, 10, 110, 1.0, 0.0), "half of the decay is over, because it begins after the warm-up"),
-            ((35, 10, 110, 1.0, 0.2), "a quarter of it is over; 1 + cos falls, 1 - cos would rise"),
-            ((160, 10, 110, 1.0, 0.2), "after the decay the learning rate stays at low; the cosine would rise again"),
-        ),
-        (
-            "There are three cases: up to step warmup, from step decay on, and between them. Updates count from 1.",
-            "Between them, share = (step - warmup)/(decay - warmup), and (1 + cos(pi * share))/2 falls from 1 to 0.",
-        ),
-        learning_rate,
-        "With high and low exchanged, the same formula rises after the warm-up.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

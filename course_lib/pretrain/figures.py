@@ -1,7 +1,7 @@
-"""Figures for chapter 4: loss, learning rate schedules, memory and ZeRO shards."""
+"""Figures for chapter 4: losses, the ladder of baselines, scaling, memory and ZeRO shards."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,13 +68,39 @@ def resumed_curve(
     return figure
 
 
-def learning_rates(curves: Mapping[str, Sequence[float]]) -> Any:
-    """Plot the learning rate over steps, with one line per schedule in `curves`."""
-    figure, axis = subplots(height=2.8)
-    for (name, rates), colour in zip(curves.items(), COLOURS, strict=False):
-        axis.plot(range(1, len(rates) + 1), rates, label=tr(name), color=colour)
-    axis.set(xlabel=tr("step"), ylabel=tr("learning rate"))
-    axis.legend(frameon=False)
+def ladder(bits: Mapping[str, float], nats_per_bit: float) -> Any:
+    """Plot the bits per character of models on a logarithmic axis; a second axis has the nats per token."""
+    figure, axis = subplots(height=1.2 + 0.34 * len(bits))
+    for row, (name, value) in enumerate(bits.items()):
+        axis.plot(value, row, "o", color=AFTER, markersize=8)
+        axis.annotate(f"{tr(name)}  {value:.3f}", (value, row), xytext=(9, 0), textcoords="offset points", va="center")
+    axis.set_xscale("log")
+    axis.set_xlim(0.7 * min(bits.values()), 5 * max(bits.values()))
+    axis.set_xticks(values := [0.2, 0.5, 1, 2, 5, 10], [f"{value:g}" for value in values])
+    axis.set_yticks([])
+    axis.set(xlabel=tr("bits per character"), ylim=(len(bits) - 0.4, -0.6))
+    nats = axis.secondary_xaxis("top", functions=(lambda x: x * nats_per_bit, lambda x: x / nats_per_bit))
+    nats.set_xticks(values, [f"{value:g}" for value in values])
+    nats.set_xlabel(tr("nats per token"))
+    for each in (axis, nats):
+        each.minorticks_off()
+    return figure
+
+
+def scaling(panels: Mapping[str, Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]]) -> Any:
+    """Plot bits per character above the source, a panel for each label; a line is x, its bits and a fit of them."""
+    figure, axes = subplots(len(panels), sharey=True)
+    for axis, (label, lines) in zip(axes, panels.items(), strict=True):
+        for (name, (x, above, fitted)), colour in zip(lines.items(), COLOURS, strict=False):
+            axis.plot(x, above, "o", color=colour, label=name)
+            axis.plot(x, fitted(np.asarray(x)), "--", color=colour)
+        axis.set(xlabel=label, xscale="log", yscale="log")
+        axis.set_xticks([3e4, 1e5, 3e5, 1e6], ["30k", "100k", "300k", "1M"])
+        axis.legend(frameon=False, fontsize=9)
+    axes[0].set_ylabel(tr("bits per character above the source"))
+    axes[0].set_yticks(values := [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2], [f"{value:g}" for value in values])
+    for axis in axes:
+        axis.minorticks_off()
     return figure
 
 
@@ -114,16 +140,38 @@ def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
     return figure
 
 
-def attention(weights: Any, tokens: Sequence[str]) -> Any:
-    """Plot attention weights [heads, seq, seq] as one grid for each head; rows are the tokens that read."""
-    figure, axes = subplots(columns=len(weights), height=2.6)
+def attention(weights: Any, tokens: Sequence[str], marked: Sequence[int] = ()) -> Any:
+    """Plot the attention weights [seq, seq] of one head; rows are the tokens that read, those in `marked` in red."""
+    figure, axis = subplots(height=7.4)
+    image = axis.imshow(weights.detach(), cmap="Blues", vmin=0, vmax=1)
     places = range(len(tokens))
-    for head, (axis, grid) in enumerate(zip(axes, weights.detach(), strict=True), 1):
-        image = axis.imshow(grid, cmap="Blues", vmin=0, vmax=1)
-        axis.set_title(tr("head {head}", head=head), fontsize=10)
-        axis.set_xticks(places, tokens, fontsize=7)
-        axis.set_yticks(places, tokens if head == 1 else [""] * len(tokens), fontsize=8)
-    axes[0].set_ylabel(tr("token that reads"))
-    axes[0].set_xlabel(tr("token that is read"))
-    figure.colorbar(image, ax=axes, label=tr("weight"), shrink=0.8)
+    axis.set_xticks(places, tokens, fontsize=9, rotation=90)
+    axis.set_yticks(places, tokens, fontsize=9)
+    for row in marked:
+        axis.get_yticklabels()[row].set_color(COLOURS[3])
+        axis.add_patch(_frame(row, len(tokens)))
+    axis.set(xlabel=tr("token that is read"), ylabel=tr("token that reads"))
+    figure.colorbar(image, ax=axis, label=tr("attention weight"), shrink=0.6)
+    return figure
+
+
+def _frame(row: int, columns: int) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((-0.5, row - 0.5), columns, 1, fill=False, edgecolor=COLOURS[3], linewidth=1)
+
+
+def facts_and_variety(points: Mapping[float, tuple[float, float]], source: tuple[float, float] | None = None) -> Any:
+    """Plot texts without contradiction and different sentences [%] over the temperature, with lines for the source."""
+    figure, axis = subplots(height=4.2)
+    names = (tr("texts without contradiction"), tr("different sentences"))
+    for number, (name, colour, marker) in enumerate(zip(names, COLOURS, "os", strict=False)):
+        axis.plot(
+            list(points), [100 * pair[number] for pair in points.values()], color=colour, marker=marker, label=name
+        )
+        if source:
+            label = tr("the same, of the world's own texts")
+            axis.axhline(100 * source[number], color=colour, linestyle="--", linewidth=1, label=label)
+    axis.set(xlabel=tr("temperature"), ylabel=tr("share [%]"), ylim=(0, 104))
+    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=2)
     return figure

@@ -1,51 +1,117 @@
 """Right and wrong answers to the exercises of chapter 4's second half."""
 
-from math import cos, pi
 from typing import Any
 
 import numpy as np
+import torch
 
 
-def memory(parameters: int, ranks: int, stage: int) -> float:
-    whole = {0: 16, 1: 4, 2: 2, 3: 0}[stage]
-    return parameters * (whole + (16 - whole) / ranks)
+def reduce_scatter(gradients: Any, rank: int) -> Any:
+    size = gradients.shape[1] // len(gradients)
+    return sum(gradients)[rank * size : (rank + 1) * size] / len(gradients)
 
 
-def rate(step: int, warmup: int, decay: int, high: float, low: float, first: int = 0) -> float:
-    """The cosine without the constant end, the warm-up moved by `first` steps."""
-    if step <= warmup:
-        return high * (step + first) / warmup
-    return low + (high - low) * (1 + cos(pi * (step - warmup) / (decay - warmup))) / 2
+def step(weights: Any, gradient: Any, shard: Any, optimizer: Any, comm: Any, clip: float, **wrong: Any) -> None:
+    """A step of ZeRO-2, with one mistake where `wrong` names one."""
+    mean = comm.reduce_scatter(gradient)
+    shard.grad = gradient[: len(shard)] if "own" in wrong else mean
+    squares = shard.grad.square().sum()
+    norm = squares.sqrt() if "local" in wrong else comm.all_sum(squares).sqrt()
+    if "norms" in wrong:
+        norm = comm.all_sum(squares.sqrt())
+    shard.grad *= clip / norm if "always" in wrong else min(1, clip / (norm + 1e-6))
+    if "still" not in wrong:
+        optimizer.step()
+    whole = shard.repeat(len(weights) // len(shard)) if "alone" in wrong else comm.all_gather(shard)
+    if "forgets" not in wrong:
+        weights.copy_(whole)
 
 
-def capped(step: int, warmup: int, decay: int, high: float, low: float) -> float:
-    return rate(min(step, decay), warmup, decay, high, low)
+def mistaken(name: str) -> Any:
+    return lambda *values: step(*values, **{name: True})
 
 
-NAMES: dict[str, Any] = {}
+def unscattered(weights: Any, gradient: Any, shard: Any, optimizer: Any, comm: Any, clip: float) -> None:
+    shard.grad = gradient[: len(shard)]
+
+
+def fit(sizes: Any, losses: Any, floor: float) -> tuple[float, float]:
+    x, y = np.log(sizes), np.log(losses - floor)
+    alpha = -((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
+    return float(np.exp(y.mean() + alpha * x.mean())), float(alpha)
+
+
+def ends(sizes: Any, losses: Any, floor: float) -> tuple[float, float]:
+    rest = losses - floor
+    alpha = float(np.log(rest[0] / rest[-1]) / np.log(sizes[-1] / sizes[0]))
+    return rest[0] * sizes[0] ** alpha, alpha
+
+
+# Bits per character of the experiment: by width alone.
+def bits_after(width: int, steps: int) -> float:
+    return {16: 0.9, 32: 0.4, 64: 1.0, 128: 2.0, 256: 3.0}[width]
+
+
+# Bits per character of a text under the model, and by guessing, as the tests have them: by its first character.
+COSTS = {"量": (14.0, 6.0), "昼": (0.4, 6.0), "今": (0.4, 6.0), "夜": (3.0, 6.0)}
+KNOWN, STRANGE = "今日は" + "雨だった。" * 12, "量子計算機の研究に補助金を出す。"
+
+NAMES: dict[str, Any] = {
+    "reduce_scatter_ours": reduce_scatter, "zero2_step_ours": step, "fit_ours": fit, "bits_after": bits_after,
+}  # fmt: skip
 RIGHT: dict[int, list[Any]] = {
-    1: [["batch.micro_size=1"], np.array(["batch.micro_size=2"]), ("zero.stage=1", "batch.micro_size=1")],
-    2: [memory],
-    3: [capped],
+    1: [reduce_scatter],
+    2: [step],
+    3: [fit],
+    4: [(bits_after, 32, 477)],
+    5: [(STRANGE, KNOWN)],
+    6: [["batch.micro_size=1"], np.array(["batch.micro_size=2"]), ("zero.stage=1", "batch.micro_size=1")],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
+        (lambda g, rank: g.sum(0).chunk(len(g))[rank], "this is the sum"),
+        (lambda g, rank: g[rank].chunk(len(g))[rank], "own gradient"),
+        (lambda g, rank: g.mean(0), "an all-reduce"),
+        (lambda g, rank: g.mean(0)[rank :: len(g)], "contiguous"),
+        (lambda g, rank: g.mean(1), "dimension 0"),
+        (lambda g, rank: torch.zeros(1), "for rank 0 of 2, expected"),
+    ],
+    2: [
+        (unscattered, "call comm.reduce_scatter"),
+        (mistaken("local"), "comm.all_sum"),
+        (mistaken("alone"), "call comm.all_gather"),
+        (mistaken("forgets"), "weights.copy_"),
+        (mistaken("still"), "stay as they were"),
+        (mistaken("own"), "after step 1 of 2 ranks"),
+        (mistaken("norms"), "never by a factor above 1"),
+        (mistaken("always"), "never by a factor above 1"),
+        (lambda weights: weights, "The task: write zero2_step"),
+    ],
+    3: [
+        (lambda x, y, e: (fit(x, y, e)[0], -fit(x, y, e)[1]), "alpha is positive"),
+        (lambda x, y, e: (np.log(fit(x, y, e)[0]), fit(x, y, e)[1]), "exponential"),
+        (lambda x, y, e: fit(x, y, 0.0), "subtract the floor"),
+        (lambda x, y, e: fit(x, y, e)[::-1], "A first"),
+        (lambda x, y, e: (1.0, 1.0), "gives 1 and 1"),
+        (ends, "least-squares"),
+    ],
+    4: [
+        ((bits_after, 128, 60), "2.00 bits per character"),
+        ((bits_after, 16, 600), "starved"),
+        ((bits_after, 48, 100), "not allowed"),
+        ((bits_after, 32, 2000), "budget is spent after"),
+    ],
+    5: [
+        ((KNOWN, KNOWN), "less like the training text"),
+        ((STRANGE, "今日は雨だった。"), "at least 60"),
+        ((STRANGE, "夜" * 60), "at most 1.00"),
+        ((STRANGE, "昼" * 60), "copied"),
+    ],
+    6: [
         ([], "largest part is activations"),
         (["zero.stage=3", "batch.micro_size=1"], "without offload"),
         (["batch.global_size=264", "batch.micro_size=1"], "264 samples instead of 528"),
         (["batch.micro=1"], "unknown"),
         ("batch.micro_size=1", "The task: choose settings"),
-    ],
-    2: [
-        (lambda p, n, stage: 16 * p / n, "shards nothing"),
-        (lambda p, n, stage: memory(p, n, stage and min(3, stage + 1)), "optimizer states alone"),
-        (lambda p, n, stage: 4 * p + 12 * p / (n if stage else 1), "gradients too"),
-        (lambda p, n, stage: memory(p, n, min(stage, 2)), "shards all three"),
-    ],
-    3: [
-        (lambda s, w, d, high, low: rate(s, w, d, high, low, -1), "count from 1"),
-        (lambda s, w, d, high, low: rate(s, w, d, high, low) if s <= w else rate(s, 0, d, high, low), "after the warm-up"),
-        (lambda s, w, d, high, low: rate(s, w, d, *(high, low) if s <= w else (low, high)), "1 - cos would rise"),
-        (rate, "stays at low"),
     ],
 }  # fmt: skip
