@@ -1,67 +1,163 @@
-"""Right and wrong answers to the exercises of chapter 4's first half."""
+"""Right and wrong answers to the exercises of chapter 4's first half. The right ones are the notebook's folded cells."""
 
+import re
+from types import SimpleNamespace
 from typing import Any
 
+import nbformat
 import numpy as np
 import torch
+from course_lib.paths import REPOSITORY
+from torch import nn
+
+from tests.notebooks.blanks import is_blank, is_folded
 
 
-def softmax(scores: Any) -> Any:
-    powers = np.exp(np.asarray(scores) - np.max(scores, -1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
+def _course() -> dict[str, Any]:
+    """What the notebook's blanks and folded cells define, with the course's versions chosen."""
+    exercises = SimpleNamespace(check=lambda *answer: None, choose=lambda number, yours, ours: ours)
+    names: dict[str, Any] = {"exercises": exercises, "torch": torch, "nn": nn, "np": np}
+    for cell in nbformat.read(REPOSITORY / "notebooks" / "04_gpt2_by_hand.ipynb", as_version=4).cells:
+        if cell.cell_type == "code" and (is_folded(cell) or is_blank(cell)):
+            exec(cell.source, names)
+    return names
 
 
-def masked(scores: Any, value: float) -> Any:
-    return np.where(np.tri(len(scores)) == 1, scores, value)
+def changed(name: str, *edits: tuple[str, str]) -> Any:
+    """Return a course's version with a mistake: its source with some text replaced."""
+    source = next(text for text in SOURCES if re.search(rf"^(def|class) {name}\b", text, re.M))
+    for before, after in edits:
+        assert before in source, (name, before)
+        source = source.replace(before, after)
+    names = dict(COURSE)
+    exec(source, names)
+    return names[name]
 
 
-def in_place(scores: list[list[float]]) -> Any:
-    """Changes its argument."""
-    for row, line in enumerate(scores):
-        line[row + 1 :] = [-np.inf] * (len(line) - row - 1)
-    return softmax(scores)
+SOURCES = [
+    cell.source
+    for cell in nbformat.read(REPOSITORY / "notebooks" / "04_gpt2_by_hand.ipynb", as_version=4).cells
+    if cell.cell_type == "code" and is_folded(cell)
+]
+COURSE = _course()
 
 
-def step(w: float, g: float, m: float, v: float, t: int, r: float, beta2: float = 0.95) -> float:
-    m, v = 0.9 * m + 0.1 * g, beta2 * v + (1 - beta2) * g * g
-    return w * (1 - r * 0.1) - r * m / (1 - 0.9**t) / ((v / (1 - beta2**t)) ** 0.5 + 1e-8)
+class Bytes(nn.Module):
+    """A model of the text "abc" repeated, right or wrong by so many letters; `ahead` lets it read the next byte."""
+
+    def __init__(self, shift: int = 1, ahead: bool = False, size: int = 256) -> None:
+        super().__init__()
+        self.shift, self.ahead, self.size = shift, ahead, size
+
+    def forward(self, ids: Any) -> Any:
+        following = 97 + (ids - 97 + self.shift) % 3
+        scale = ids.shape[1] if self.ahead else 9
+        return scale * nn.functional.one_hot(following, self.size).float()
 
 
 # rate → held-out loss after 60 steps
-LOSSES = {0.003: 3.98, 0.02: 2.61, 0.04: 2.72, 0.08: 4.12, 2.0: float("nan")}
+LOSSES = {0.003: 4.2, 0.004: 4.0, 0.012: 2.61, 0.08: 4.12, 2.0: float("nan")}
 
 
-def learn(rate: float, steps: int) -> Any:
+def trial(rate: float) -> float:
     """The notebook's experiment, without its training."""
-    yield {"step": 1, "held out": 7.4}
-    yield {"step": steps, "held out": LOSSES[round(float(rate), 4)]}
+    return LOSSES[round(float(rate), 4)]
 
 
-NAMES = {"learn": learn}
+NAMES = {
+    **COURSE, "trial": trial, "GPT2": lambda *sizes, **named: Bytes(),
+    "learn": lambda *given, **named: [], "draw": lambda *given: [],
+}  # fmt: skip
 RIGHT: dict[int, list[Any]] = {
-    1: [
-        lambda s: softmax(masked(s, -np.inf)),
-        lambda s: torch.tensor(s).masked_fill(torch.ones(len(s), len(s)).triu(1).bool(), -torch.inf).softmax(-1),
-        in_place,
-    ],
-    2: [step],
-    3: [(learn, 4e-2), (learn, np.float32(0.04)), (learn, torch.tensor(0.04))],
+    1: [COURSE["attend_ours"], lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)],
+    2: [COURSE["AttentionOurs"]],
+    3: [COURSE["BlockOurs"]],
+    4: [COURSE["GPT2Ours"]],
+    5: [COURSE["cross_entropy_ours"], lambda x, y: nn.functional.cross_entropy(x.flatten(0, 1), y.flatten())],
+    6: [COURSE["AdamWOurs"]],
+    7: [COURSE["learn_ours"], lambda *given: list(COURSE["learn_ours"](*given))],
+    8: [COURSE["attend_cached"]],
+    9: [COURSE["top_p_ours"]],
+    10: [(trial, 12e-3), (trial, np.float32(0.012)), (trial, torch.tensor(0.012))],
+    11: [lambda data: Bytes()],
 }
+MASKED = ".masked_fill(future, -torch.inf).softmax(-1)"
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda s: softmax(s), "must not read from column 2"),
-        (lambda s: np.tril(softmax(s)), "mask before the division"),
-        (lambda s: np.exp(masked(s, -np.inf)) / np.exp(masked(s, -np.inf)).sum(-1), "must add up to 1"),
-        (lambda s: [[np.exp(v) for v in row] for row in s], "by its sum"),
+        (changed("attend_ours", (MASKED, ".softmax(-1)")), "tokens read from later ones"),
+        (changed("attend_ours", (" / size**0.5", "")), "divide the scores"),
+        (changed("attend_ours", (MASKED, ".softmax(-1).masked_fill(future, 0)")), "before the softmax"),
+        (changed("attend_ours", ("-torch.inf", "0")), "still counts"),
+        (changed("attend_ours", ("triu(1)", "triu(0)")), "may read itself"),
+        (changed("attend_ours", ("softmax(-1)", "softmax(-2)")), "along a row"),
+        (changed("attend_ours", (" @ v", "")), "expected the shape"),
+        (lambda q, k, v: print(end=""), "end with return"),
     ],
     2: [
-        (lambda w, g, m, v, t, r: w - r * g, "the weight moves by the rate"),
-        (lambda w, g, m, v, t, r: step(w, g, m, v, t, r, beta2=0.999), "their own β"),
-        (lambda w, g, m, v, t, r: step(w, -g, m, v, t, r), "against the gradient"),
+        (changed("AttentionOurs", ("self.c_proj(read)", "read")), "mixes the heads"),
+        (changed("AttentionOurs", ("read = attend(q, k, v).transpose(1, 2)", "read = attend(q, k, v)")), "put the heads back"),
+        (changed("AttentionOurs", ("view(batch, seq, self.heads, -1).transpose(1, 2)", "reshape(batch, self.heads, seq, -1)")), "mixes positions"),
+        (changed("AttentionOurs", ("q, k, v = (", "k, q, v = (")), "queries, keys, values"),
+        (changed("AttentionOurs", ("c_attn", "qkv")), "keep the names"),
     ],
     3: [
+        (changed("BlockOurs", ("x = x + self.attn", "x = self.attn")), "attention's result is added"),
+        (changed("BlockOurs", ("return x + self.mlp", "return self.mlp")), "the MLP's result is added"),
+        (changed("BlockOurs", ("self.mlp(self.ln_2(x))", "self.mlp(x)")), "ln_2 stands before"),
+        (changed("BlockOurs", ("x = x + self.attn", "y = x + self.attn"), ("return x +", "return y +")), "use the new x"),
+    ],
+    4: [
+        (changed("GPT2Ours", (" + self.wpe.weight[start : start + ids.shape[1]]", "")), "rows of wpe"),
+        (changed("GPT2Ours", ("start : start + ids.shape[1]", ": ids.shape[1]")), "begin at `start`"),
+        (changed("GPT2Ours", ("self.ln_f(x)", "x")), "ln_f stands before"),
+        (changed("GPT2Ours", ("x = block(x)", "block(x)")), "goes through the blocks"),
+    ],
+    5: [
+        (changed("cross_entropy_ours", ("return -", "return ")), "the sign"),
+        (changed("cross_entropy_ours", (".mean()", ".sum()")), "not the sum"),
+        (changed("cross_entropy_ours", ("log_softmax", "softmax")), "."),
+        (changed("cross_entropy_ours", ("logits.log_softmax(-1)", "logits")), "log_softmax first"),
+        (changed("cross_entropy_ours", ("log_softmax(-1)", "softmax(-1).log()")), "overflow"),
+    ],
+    6: [
+        (changed("AdamWOurs", ("if weight.dim() > 1:", "if True:")), "are not decayed"),
+        (changed("AdamWOurs", ("weight.mul_(1 - rate * self.decay)", "pass")), "weight decay is missing"),
+        (changed("AdamWOurs", ("weight.grad = None", "pass")), "clear each gradient"),
+        (changed("AdamWOurs", ("self.t += 1", "self.t = 1")), "t does not grow"),
+        (changed("AdamWOurs", ("weight.sub_(rate * corrected / spread)", "weight = weight - rate * corrected"),
+                 ("weight.mul_(1 - rate * self.decay)", "pass")), "have not changed"),
+    ],
+    7: [
+        (changed("learn_ours", ("batch[:, :-1]), batch[:, 1:]", "batch), batch")), "its own targets"),
+        (changed("learn_ours", ("min(t / 20, 1) * ", "")), "rises for 20 steps"),
+        (changed("learn_ours", (" * late", "")), "half a cosine"),
+        (changed("learn_ours", ("loss.backward()", "pass")), "cannot be judged"),
+        (changed("learn_ours", ("        optimizer.step(", "        float(")), "do not change"),
+        (lambda model, batches, rate: [], "one a batch"),
+    ],
+    8: [
+        (COURSE["attend_ours"], "cannot be judged"),
+        (changed("attend_cached", ("1 + columns - rows", "1")), "move the diagonal"),
+        (changed("attend_cached", ("torch.ones(rows, columns).triu(1 + columns - rows)",
+                                   "torch.ones(rows, columns).triu(1).mul(rows == columns)")), "each other's future"),
+    ],
+    9: [
+        (changed("top_p_ours", (" / kept.sum(-1, keepdim=True)", "")), "adds up to 1"),
+        (changed("top_p_ours", (" - ordered", "")), "with which the sum reaches p"),
+        (lambda chances, p: nn.functional.normalize(chances * (chances >= p), p=1, dim=-1), "not with each one"),
+        (changed("top_p_ours", ("torch.zeros_like(chances).scatter(-1, places, ordered * (before < p))",
+                                "ordered * (before < p)")), "put the probabilities back"),
+    ],
+    10: [
         (4e-2, "The task: find a learning rate"),
-        ((learn, 0.08), "too high"),
-        ((learn, 2.0), "overshoots"),
+        ((trial, 0.004), "too cautious"),
+        ((trial, 0.08), "too high"),
+        ((trial, 2.0), "overshoots"),
+    ],
+    11: [
+        (lambda data: Bytes(shift=2), "worse than the frequencies"),
+        (lambda data: Bytes(ahead=True), "looks ahead"),
+        (lambda data: Bytes(size=300), "expected logits"),
+        (2.1, "The task: write byte_model"),
     ],
 }  # fmt: skip
