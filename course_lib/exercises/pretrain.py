@@ -14,7 +14,7 @@ from course_lib.settings import config
 from course_lib.training import planner
 
 # Exercise 4: width and steps that set the budget, those to beat, and by how many bits per character.
-WIDTHS, BUDGET, USUAL, GAIN = (16, 32, 64, 128, 256), (128, 60), (64, 179), 0.3
+WIDTHS, BUDGET, USUAL, GAIN = (16, 32, 64, 128, 256), (128, 60), (64, 179), 0.2
 # Exercise 5: bits per character of a text that the model knows, and the shortest such text.
 KNOWN, SHORTEST = 1.0, 60
 CARD, GPUS, SAMPLES = 16e9, 8, 528
@@ -289,7 +289,7 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "give (bits_after, width, steps): a run that costs no more than width 128 for 60 steps and ends at least "
-        "0.3 bits per character below width 64 for 179 steps",
+        "0.2 bits per character below width 64 for 179 steps",
         _check_budget,
         (
             "Half the width has about a third of the parameters, so three times as many steps fit.",
@@ -308,8 +308,8 @@ CHAPTER = Chapter(
         ),
         (
             "量子計算機の研究に、政府は来年度から十億円の補助金を出す方針を固めた。",
-            "今日は日曜日で、一日じゅう雨だった。美咲を誘って、博物館まで歩いた。博物館では、古い道具を見た。"
-            "昼ごはんはパンだった。雨の日だったが、楽しく過ごせた。",
+            "大学のグラウンドで、福岡と神戸がホッケーの試合をしました。4対1で、福岡が勝利をおさめました。"
+            "福岡の千尋選手が、大事なゴールを決めました。福岡の次の試合は、来週行われます。",
         ),
         "Guessing is wrong in a way that costs the same everywhere. A trained model is sure, and pays for being sure "
         "of the wrong thing: outside its training text it can be worse than no model.",
