@@ -1,13 +1,14 @@
-"""Exercises for chapter 2: normalization, costs in the lattice, segmented lines, and the size of a test set."""
+"""Exercises for chapter 2: sentences, the cheapest path, a repaired cost, segmented lines, and an ambiguous text.
 
-from functools import cache
+The learner's functions are compared with the library's splitter and with MeCab itself.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise
-from course_lib.language.words import tr
-
-TYPED = "ＬＬＭの　学習〜〜 スーーーパー ①"
-FOOTWEAR, KIMONO = "ここ で はきもの を ぬぐ", "ここ で は きもの を ぬぐ"
+from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.exercises.answers import judge
+from course_lib.language.words import mark, tr
 
 
 def to_plain(marked: str) -> str:
@@ -16,65 +17,183 @@ def to_plain(marked: str) -> str:
     return " ".join(word for word in words if word)
 
 
-WIDTH, SLACK = 0.1, 1.25
+def _check_split(answer: Any) -> str | None:
+    from course_lib.japanese import split_sentences
+
+    cases = (
+        (("雨だ。風も吹く。",), mark("a sentence ends behind 。, which belongs to it")),
+        (("え？本当！はい。",), mark("！ and ？ end a sentence as well")),
+        (("待って！？もう一度!!",), mark("a run of marks is one end; !? in half width, too")),
+        (("続きは明日",), mark("the rest without a mark is a sentence, too; no sentence is empty")),
+        (("「はい。そうです。」と言った。",), mark("do not cut inside brackets: count those that are open")),
+        (("彼は（本当に！）来た。",), mark("there are four kinds of brackets: 「」, 『』, （） and ()")),
+        (("「『来い！』と書け。」と命じた。行く。",), mark("brackets nest: a number of open brackets, not a flag")),
+    )
+    return judge(answer, split_sentences, cases)
 
 
-@cache
-def widths() -> list[float]:
-    """Return the width of the 95 % interval of the baseline's F1 on the first 2, 3, … sentences of the gold file."""
-    from course_lib import paths
-    from course_lib.japanese.gold import count_words, f1_interval, read_gold
+# The sentences on which the learner's search is compared with MeCab's.
+SENTENCES = (
+    "外国人参政権",
+    "東京都に住む",
+    "くるまで待つ",
+    "すもももももももものうち",
+    "この先生きのこる",
+    "ここではきものをぬぐ",
+)
 
-    gold = read_gold(paths.data("segmentation-gold.txt"))
-    counts = count_words(gold, [list("".join(words)) for words in gold])
-    intervals = (f1_interval(counts[:number]) for number in range(2, len(gold) + 1))
-    return [high - low for _, low, high in intervals]
+
+def mecabs(sentence: str) -> list[Any]:
+    """Return the cost of MeCab's path and its words, as MeCab prints them."""
+    from course_lib.japanese import mecab
+
+    return [int(mecab.tagger('-F "" -U "" -E %pc').parse(sentence)), mecab.words(sentence)]
 
 
-def _check_size(answer: Any) -> str | None:
-    largest = len(widths()) + 1
-    if answer not in range(2, largest + 1):
-        return tr("the answer is a number of sentences, a whole number from 2 to {largest}.", largest=largest)
-    number, enough = int(answer), next(n for n in range(2, largest + 1) if max(widths()[n - 2 :]) <= WIDTH)
-    width = tr("with {number} sentences the interval is {width:.3f} wide", number=number, width=widths()[number - 2])
-    if number < enough:
-        return tr("{width}, or wider than {limit} with a few more: too few.", width=width, limit=WIDTH)
-    if number > SLACK * enough:
-        return tr("{width}: more work than needed for {limit}.", width=width, limit=WIDTH)
+def _alone(words: Sequence[Any], link: Callable[[Any, Any], int], place: bool = False, greedy: bool = False) -> int:
+    """Return the cost of a path by a usual mistake: one path for each place, or the cheapest next word."""
+    best: dict[int, tuple[int, Any]] = {words[0].end: (0, words[0])}
+    if greedy:
+        total, now = 0, words[0]
+        while now is not words[-1]:
+            after = [(link(now, word) + word.cost, at) for at, word in enumerate(words[1:], 1) if word.start == now.end]
+            step, at = min(after)
+            total, now = total + step, words[at]
+        return total
+    for word in words[1:]:
+        total, before = best[word.start]
+        total += link(before, word) + word.cost
+        if word.end not in best or total < best[word.end][0]:
+            best[word.end] = total, word
+    return best[words[-1].end][0]
+
+
+def _check_cheapest(answer: Any) -> str | None:
+    from course_lib.japanese import lattice
+
+    link = lattice.connection
+    for sentence in SENTENCES:
+        words = lattice.candidates(sentence)
+        expected, path = mecabs(sentence)
+        found = answer(words, link)
+        if found is None:
+            return tr("your function returns nothing: end it with return total, path.")
+        total, chosen = found
+        chosen = [getattr(word, "text", word) for word in chosen]
+        if total == expected and chosen == path:
+            continue
+
+        def total_of(connection: Callable[[Any, Any], int], free: bool = False, words: Any = words) -> int:
+            each = list(dict.fromkeys(word._replace(cost=0) for word in words)) if free else words
+            return lattice.cheapest(each, connection)[each[-1]][0]
+
+        usual = (
+            (total_of(lambda before, word: 0), mark("you left out the connection costs")),
+            (total_of(link, free=True), mark("you left out the words' own costs")),
+            (total_of(lambda a, b: link(a, b) if b.text else 0), mark("the connection to the end has a cost, too")),
+            (_alone(words, link), mark("keep the cheapest path of each word, not one for all words that end there")),
+            (
+                _alone(words, link, greedy=True),
+                mark("you take the cheapest next word; a dear word may save more later"),
+            ),
+        )
+        if total == expected:
+            advice = mark("the cost is right; the path is the list of the words' texts without start and end")
+        else:
+            other = mark("add the cost so far, the connection and the word's cost, and keep the smallest sum")
+            advice = next((advice for wrong, advice in usual if wrong == total), other)
+        message = mark("For {sentence} MeCab has {expected:,} {path}, your function {total:,} {chosen}: {advice}.")
+        return tr(
+            message, sentence=sentence, expected=expected, path=" ".join(path), total=total,
+            chosen=" ".join(map(str, chosen)), advice=tr(advice),
+        )  # fmt: skip
     return None
+
+
+# Exercise 3: sentences with foreigners and with carrots, in both of which 人参 is a candidate, and the right words.
+PEOPLE = ("外国 人 参政 権 を めぐる 議論", "外国 人 参加 者 が 増えた 。", "中国 人 参謀 が 来た 。")
+CARROTS = ("人参 を 切る 。", "馬 は 人参 が 好きだ 。", "朝鮮 人参 を 飲む 。", "カレー に 人参 を 入れる 。")
+
+
+def repaired(raised: int, line: str) -> str:
+    """Return MeCab's segmentation of a sentence if the word 人参 cost that much more."""
+    from course_lib.japanese import lattice
+
+    words = [
+        word._replace(cost=word.cost + raised) if word.text == "人参" else word
+        for word in lattice.candidates(line.replace(" ", ""))
+    ]
+    return " ".join(word.text for word in lattice.way(lattice.cheapest(words), words[-1])[1:-1])
+
+
+def _check_carrot(answer: Any) -> str | None:
+    raised = int(answer)
+    for lines, advice in (
+        (PEOPLE, mark("the carrot is still too cheap")),
+        (CARROTS, mark("now the carrot is too dear for those who eat it")),
+    ):
+        for line in lines:
+            if (found := repaired(raised, line)) != line:
+                return tr("With {raised:,} more: {found}: {advice}.", raised=raised, found=found, advice=tr(advice))
+    return None
+
+
+# Exercise 5: the longest text, and the largest difference of the costs of the two readings.
+LONGEST, NEAR = 20, 5000
+
+
+def _check_ambiguous(answer: Any) -> str | None:
+    from course_lib.japanese import lattice, mecab
+
+    words = answer.split() if isinstance(answer, str) else list(answer)
+    text = "".join(words)
+    if not text or len(text) > LONGEST:
+        return tr("hand in the words of a text of 1 to {longest} characters, in one string.", longest=LONGEST)
+    if text in "".join(line.replace(" ", "") + "\n" for line in (*SENTENCES, *PEOPLE, *CARROTS)):
+        return tr("this text is one of the chapter's: find one of your own.")
+    first = mecab.words(text)
+    if words == first:
+        return tr("MeCab chooses these words, too: hand in the other reading.")
+    mine, best = lattice.path(words)[-1].total, lattice.path(first)[-1].total
+    if mine - best <= NEAR:
+        return None
+    message = mark("MeCab reads {first} for {best:,}, yours costs {mine:,}: at most {near:,} more are wanted.")
+    return tr(message, first=" ".join(first), best=best, mine=mine, near=NEAR)
 
 
 CHAPTER = Chapter(
     Exercise(
-        f"what does normalize give for “{TYPED}”? Answer with a text in quotes",
+        "write split(text): the sentences of one line; a run of 。！？!? outside brackets ends a sentence",
+        _check_split,
         (
-            ("LLMの学習スーパー1", "NFKC would change ①, but neologdn does not"),
-            ("LLMの学習スーーーパー①", "a run of ー becomes one ー"),
-            ("LLMの学習 スーパー ①", "spaces beside Japanese characters are removed"),
-            (..., "compare it character by character"),
+            "Go through the text with enumerate and count the open brackets: +1 at 「『（(, −1 at 」』）).",
+            "Cut behind a mark if no bracket is open and the next character, text[at + 1 : at + 2], is no mark.",
         ),
-        (
-            "Go through the text character by character: letters, the space, 〜, ー, the next space, ①.",
-            "① does not change: only NFKC would change it.",
-        ),
-        "LLMの学習スーパー①",
-        "Spaces beside Japanese characters and 〜 are removed, a run of ー becomes one ー, "
-        "full-width letters become ASCII, and ① does not change.",
+        Expression("split_ours"),
+        "The folded cell below the exercise has the code. The number of open brackets is enough.",
     ),
     Exercise(
-        f"by how much do the costs of “{KIMONO}” and “{FOOTWEAR}” differ? Answer with (words, connections)",
+        "write cheapest(words, connection): the smallest sum of costs from the first to the last word, and its path",
+        _check_cheapest,
         (
-            ((-1176, 3853), "the order is (words, connections)"),
-            ((-3853, 1176), "subtract the other way round: kimono minus footwear"),
-            (..., "add up step.cost and step.connection of each path, and subtract"),
+            "best = {words[0]: (0, [])} holds, for each word, the cost and the path of the cheapest way to its end.",
+            "For each other word: options = [(total + connection(before, word) + word.cost, path) for before, (total, "
+            "path) in best.items() if before.end == word.start]",
         ),
+        Expression("cheapest_ours"),
+        "The folded cell below the exercise has the code. One way is kept for each word, since the next connection "
+        "depends on its class.",
+    ),
+    Exercise(
+        "choose by how much 人参 is to cost more, so that foreigners vote and carrots can still be eaten",
+        _check_carrot,
         (
-            "lattice.path(line.split()) gives the steps of a path; each has a cost and a connection, the end too.",
-            "Add up step.cost over the steps of both paths and subtract; then the same with step.connection.",
+            "The right path of 外国人参政権 costs 10,855, the cheapest one 8,421.",
+            "Too much, and 人参 falls apart where it is meant. Try powers of two with exercises.repaired(d, line).",
         ),
-        (3853, -1176),
-        "The kimono's path has one word more, and は and きもの cost 3,853 more than はきもの alone. Its connections "
-        "are 1,176 cheaper, which is not enough: MeCab takes off its shoes.",
+        4000,
+        "From 2,435 on the carrot loses; above about 7,000, 人参 falls into 人 and 参 everywhere. A user dictionary "
+        "sets such costs.",
     ),
     Exercise(
         "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",
@@ -93,16 +212,14 @@ CHAPTER = Chapter(
         "The order matters: strip the marks first, otherwise the ␣ from ␛s would be stripped too.",
     ),
     Exercise(
-        f"from how many sentences of the gold file on does the 95 % interval of the baseline's F1 stay at most {WIDTH} "
-        "wide? Answer with that number, or up to a quarter more",
-        _check_size,
+        f"find a text of your own, at most {LONGEST} characters, with a second reading; hand in its words in a string",
+        _check_ambiguous,
         (
-            "Measure the width, high - low, for the whole file and for half of it. How do they differ?",
-            "The width shrinks with the square root of the number of sentences: half the width takes four times as "
-            "many. Compute the number, then check its neighbors with gold.score(sentences_by_hand[:n], …).",
+            "Kana without kanji are ambiguous, and so are names of places and offices in a row.",
+            "くるまで待つ: くるま | で (in the car) or くる | まで (until somebody comes). Find another one like it.",
         ),
-        30,
-        "Four times the sentences for half the width: a difference of 0.01 between two segmenters takes thousands.",
+        "かね おくれ たのむ",
+        "Where two readings cost nearly the same, a single connection decides, and MeCab cannot know the sense.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

@@ -28,7 +28,10 @@ def normalization_changes(texts: Iterable[str]) -> Any:
     axis.bar_label(bars, padding=3)
     axis.set(
         xlabel=tr("characters replaced or removed"),
-        title=tr("What normalization changed in {number:,} characters", number=sum(map(len, texts))),
+        title=tr(
+            "What normalization changed in {number:,} characters",
+            number=sum(len(text.replace("\n", "")) for text in texts),
+        ),
     )
     return figure
 

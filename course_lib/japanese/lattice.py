@@ -1,16 +1,32 @@
-"""MeCab's costs: what a segmentation costs, word by word.
+"""MeCab's lattice: the candidate words of a sentence, the costs of their connections, and the cost of a segmentation.
 
 MeCab takes the path through the words of its dictionary with the smallest sum of the words' costs and of the costs of
 each connection. Source: Kudo, Yamamoto and Matsumoto 2004, https://aclanthology.org/W04-3230/.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from course_lib.errors import UsageError
 from course_lib.japanese import mecab
 from course_lib.language.words import mark, tr
+
+
+class Word(NamedTuple):
+    """A candidate word in a lattice. The first and the last one, the start and the end of a sentence, have no text."""
+
+    text: str
+    part_of_speech: str
+    start: int  # position where the word before ends [characters]
+    end: int
+    cost: int  # no unit; lower is better
+    class_id: int  # what connection costs depend on
 
 
 class Step(NamedTuple):
@@ -23,10 +39,87 @@ class Step(NamedTuple):
     total: int  # from the start of the sentence to the end of this word
 
 
-# Output formats of MeCab: the byte offsets of all candidates, and the cheapest path through given words.
-CANDIDATES = r"-a -F %ps\\t%pe\\n -U %ps\\t%pe\\n -E \\n"
-FIELDS = r"%m\\t%f[0]\\t%pw\\t%pC\\t%pc\\n"
-PARTIAL = rf"-p -F {FIELDS} -U {FIELDS} -E \\t\\t0\\t%pC\\t%pc\\n"
+# The cost of the connection of two neighboring words.
+Connection = Callable[[Word, Word], int]
+# Output format of MeCab (https://taku910.github.io/mecab/format.html): the part of speech, byte offsets, cost and class
+# of all candidates. In this dictionary, a word has the same class for its left and for its right side.
+FIELDS = r"%f[0]\\t%ps\\t%pe\\t%pw\\t%phr\\n"
+CANDIDATES = rf"-a -F {FIELDS} -U {FIELDS} -E \\n"
+
+
+@cache
+def _matrix() -> npt.NDArray[np.int16]:
+    """Return the dictionary's connection costs, [class of the word, class of the word before]."""
+    import jumandic
+
+    path = Path(jumandic.DICDIR) / "matrix.bin"
+    before, after = np.fromfile(path, np.uint16, 2).tolist()
+    return np.fromfile(path, np.int16, offset=4).reshape(after, before)
+
+
+def connection(before: Word, word: Word) -> int:
+    """Return MeCab's cost of the connection of two neighboring words."""
+    return int(_matrix().item(word.class_id, before.class_id))
+
+
+def candidates(sentence: str) -> list[Word]:
+    """Return the words that MeCab considers for a sentence, from left to right, between its start and its end.
+
+    A word that ends inside a character, and what can only follow it, is left out.
+    """
+    content = sentence.encode()
+    # From byte offsets to positions.
+    position = {offset: at for at, offset in enumerate(accumulate((len(c.encode()) for c in sentence), initial=0))}
+    words = [Word("", "", 0, 0, 0, 0)]
+    reached = {0}
+    lines = (line.split("\t") for line in mecab.tagger(CANDIDATES).parse(sentence).split("\n") if line)
+    fields = sorted((int(start), int(end), part, int(cost), int(number)) for part, start, end, cost, number in lines)
+    for start, end, part, cost, number in fields:
+        # MeCab skips spaces before a word.
+        before = position.get(len(content[:start].rstrip()))
+        if before in reached and start in position and end in position:
+            text = content[start:end].decode()
+            words.append(Word(text, part, before, position[end], cost, number))
+            reached.add(position[end])
+    return [*dict.fromkeys(words), Word("", "", len(sentence.rstrip()), len(sentence) + 1, 0, 0)]
+
+
+def cheapest(words: Sequence[Word], connection: Connection = connection) -> dict[Word, tuple[int, Word | None]]:
+    """Return, for each candidate, the cost of the cheapest way to its end and the word before it on this way.
+
+    Args:
+        words: the candidates from left to right, as `candidates` returns them; those without a way to them are left out
+            of the result.
+        connection: the cost of a connection.
+    """
+    best: dict[Word, tuple[int, Word | None]] = {words[0]: (0, None)}
+    ending: dict[int, list[Word]] = {words[0].end: [words[0]]}
+    for word in words[1:]:
+        if before := ending.get(word.start):
+            ways = [best[each][0] + connection(each, word) + word.cost for each in before]
+            best[word] = min(ways), before[ways.index(min(ways))]
+            ending.setdefault(word.end, []).append(word)
+    return best
+
+
+def way(best: dict[Word, tuple[int, Word | None]], word: Word) -> list[Word]:
+    """Return the words of the cheapest way to a word, from the start on, by the result of `cheapest`."""
+    before = best[word][1]
+    return [*(way(best, before) if before else []), word]
+
+
+def through(words: Sequence[str]) -> list[Word]:
+    """Return the cheapest candidates for exactly these words, with the start and the end of the sentence.
+
+    Raises UsageError if a word is not among MeCab's candidates.
+    """
+    spans = list(pairwise(accumulate(map(len, words), initial=0)))
+    first, *known, end = candidates("".join(words))
+    for word, span in zip(words, spans, strict=True):
+        if span not in {(each.start, each.end) for each in known}:
+            message = mark("words: {word!r} is not among MeCab's candidates for {words!r}")
+            raise UsageError(tr(message, word=word, words="".join(words)))
+    return way(cheapest([first, *(each for each in known if (each.start, each.end) in spans), end]), end)
 
 
 def path(words: Sequence[str]) -> list[Step]:
@@ -34,14 +127,7 @@ def path(words: Sequence[str]) -> list[Step]:
 
     Its last `total` is the cost of the segmentation. Raises UsageError if a word is not among MeCab's candidates.
     """
-    candidates = mecab.tagger(CANDIDATES).parse("".join(words))
-    known = {tuple(map(int, line.split("\t"))) for line in candidates.split("\n") if line}
-    ends = accumulate((len(word.encode()) for word in words), initial=0)
-    for word, span in zip(words, pairwise(ends), strict=True):
-        # In partial parsing, MeCab would take any text for an unknown word.
-        if span not in known:
-            message = mark("words: {word!r} is not among MeCab's candidates for {words!r}")
-            raise UsageError(tr(message, word=word, words="".join(words)))
-    lines = mecab.tagger(PARTIAL).parse("".join(f"{word}\t*\n" for word in words) + "EOS\n").splitlines()
-    fields = [line.split("\t") for line in lines]
-    return [Step(word, part, int(cost), int(link), int(total)) for word, part, cost, link, total in fields]
+    found = through(words)
+    links = [connection(before, word) for before, word in pairwise(found)]
+    totals = accumulate(link + word.cost for link, word in zip(links, found[1:], strict=True))
+    return [Step(w.text, w.part_of_speech, w.cost, *rest) for w, *rest in zip(found[1:], links, totals, strict=True)]

@@ -39,7 +39,7 @@ HUES = (BLUE, ORANGE, GREEN, RED, PURPLE)
 
 
 class Box(NamedTuple):
-    """A rectangle; `left`, `top` and `bottom` are the middles of its sides, where arrows begin and end."""
+    """A rectangle; `left`, `right`, `top` and `bottom` are the middles of its sides, where arrows begin and end."""
 
     x: float
     y: float
@@ -50,6 +50,11 @@ class Box(NamedTuple):
     def left(self) -> Point:
         """The middle of the left side."""
         return self.x, self.y + self.height / 2
+
+    @property
+    def right(self) -> Point:
+        """The middle of the right side."""
+        return self.x + self.width, self.y + self.height / 2
 
     @property
     def top(self) -> Point:
@@ -98,11 +103,19 @@ class Canvas:
             self.text(x + width / 2, first + number * LINE_HEIGHT, line, own, bold=strong)
         return shape
 
-    def line(self, *points: Point, head: bool = False) -> None:
+    def line(self, *points: Point, head: bool = False, color: str = MUTED, width: float = 1.5) -> None:
         """Draw a line through two or more points, with an arrow head at the last one if `head` is true."""
         end = {"marker_end": self._head} if head else {}
         flat = [round(number, 1) for point in points for number in point]
-        self._content.append(drawsvg.Lines(*flat, fill="none", stroke=MUTED, stroke_width=1.5, **end))
+        self._content.append(drawsvg.Lines(*flat, fill="none", stroke=color, stroke_width=width, **end))
+
+    def label(self, x: float, y: float, text: str, color: str = INK, bold: bool = False) -> None:
+        """Write a small text that covers what lies behind it."""
+        width = text_width(text, SMALL, bold)
+        self._content.append(
+            drawsvg.Rectangle(round(x - width / 2, 1), round(y - SMALL / 2, 1), round(width, 1), SMALL, fill=CARD)
+        )
+        self.text(x, y, text, SMALL, color, bold=bold)
 
     def arrow(self, *points: Point) -> None:
         """Draw an arrow through two or more points."""

@@ -9,7 +9,6 @@ import pytest
 import torch
 from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, prefix, pretrain, serving, subword
 from course_lib.generation.prefix_cache import Shape, past, positions
-from course_lib.japanese import lattice
 from course_lib.prefix.data import Sample
 from course_lib.prefix.samples import collate, rows
 
@@ -75,12 +74,6 @@ def test_the_printed_solution_runs_in_the_notebook(name: str, number: int, capsy
     else:
         answer = eval(printed, names)
     assert said(chapter, number, answer, capsys) == f"Exercise {number}: right."
-
-
-def test_the_costs_of_chapter_two_are_those_of_the_lattice() -> None:
-    kimono, footwear = (lattice.path(line.split()) for line in (japanese.KIMONO, japanese.FOOTWEAR))
-    costs = [[sum(step.cost for step in path), sum(step.connection for step in path)] for path in (kimono, footwear)]
-    assert japanese.CHAPTER.exercises[1].solution == tuple(one - other for one, other in zip(*costs, strict=True))
 
 
 def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:

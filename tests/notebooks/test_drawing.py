@@ -7,7 +7,7 @@ from base64 import b64decode
 import pytest
 from course_lib.corpus.diagrams import banding
 from course_lib.errors import UsageError
-from course_lib.japanese.diagrams import lattice, mecab_lattice
+from course_lib.japanese.diagrams import lattice
 from course_lib.japanese.segment import segment
 from course_lib.language import words
 from course_lib.notebooks.canvas import rows_without_overlap
@@ -67,7 +67,7 @@ def test_banding_shows_the_candidates() -> None:
 
 def test_the_cheapest_path_is_what_mecab_answers() -> None:
     words_of_path = segment("外国人参政権").split()
-    shown = texts(lattice(mecab_lattice("外国人参政権")))
+    shown = texts(lattice("外国人参政権"))
     assert set(words_of_path) < set(shown)
 
 

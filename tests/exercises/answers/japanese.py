@@ -1,12 +1,61 @@
 """Right and wrong answers to the exercises of chapter 2."""
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from course_lib.exercises import japanese
-from course_lib.japanese import normalize
+from course_lib.japanese.lattice import Word
+
+Link = Callable[[Word, Word], int]
+Found = tuple[int, list[str]]
+MARKS = "。！？!?"
+
+
+def split(text: str, brackets: str = "「『（(」』）)") -> list[str]:
+    sentences, start, depth = [], 0, 0
+    half = len(brackets) // 2
+    for at, character in enumerate(text):
+        depth += (character in brackets[:half]) - (character in brackets[half:])
+        if character in MARKS and depth == 0 and text[at + 1 : at + 2] not in [*MARKS]:
+            sentences.append(text[start : at + 1])
+            start = at + 1
+    return [*sentences, text[start:]] if text[start:] else sentences
+
+
+def cheapest(words: Sequence[Word], connection: Link) -> Found:
+    best: dict[Word, Found] = {words[0]: (0, [])}
+    for word in words[1:]:
+        total, path = min(
+            (best[each][0] + connection(each, word), best[each][1]) for each in best if each.end == word.start
+        )
+        best[word] = total + word.cost, [*path, word.text]
+    return total + words[-1].cost, path
+
+
+def of_a_place(words: Sequence[Word], connection: Link) -> Found:
+    """Keeps one path for all words that end at the same character."""
+    best: dict[int, tuple[int, Word, list[str]]] = {0: (0, words[0], [])}
+    for word in words[1:]:
+        total, before, path = best[word.start]
+        total += connection(before, word) + word.cost
+        if word.end not in best or total < best[word.end][0]:
+            best[word.end] = total, word, [*path, word.text]
+    total, _, path = best[words[-1].end]
+    return total, path[:-1]
+
+
+def step_by_step(words: Sequence[Word], connection: Link) -> Found:
+    """Takes the cheapest next word."""
+    now, path, total = words[0], [], 0
+    while now is not words[-1]:
+        after = [
+            (connection(now, word) + word.cost, at) for at, word in enumerate(words) if at and word.start == now.end
+        ]
+        total += min(after)[0]
+        now = words[min(after)[1]]
+        path.append(now.text)
+    return total, path[:-1]
 
 
 def by_pattern(marked: str) -> str:
@@ -15,25 +64,41 @@ def by_pattern(marked: str) -> str:
     return re.sub("␛([se])", lambda match: signs[match[1]], " ".join(bare.split(" "))).strip()
 
 
-NAMES: dict[str, Any] = {}
-NORMAL = "LLMの学習スーパー①"
+NAMES: dict[str, Any] = {"split_ours": split, "cheapest_ours": cheapest}
 RIGHT: dict[int, list[Any]] = {
-    1: [normalize(japanese.TYPED), np.str_(NORMAL), np.array(NORMAL)],
-    2: [(3853, -1176), np.array([3853, -1176]), [3853.0, -1176.0]],
-    3: [by_pattern],
-    4: [27, 33.0, torch.tensor(32.0)],
+    1: [split],
+    2: [cheapest],
+    3: [2435, np.int64(4000), 7000],
+    4: [by_pattern],
+    5: ["かね おくれ たのむ", ["あす", "か", "の", "みや"]],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        ("LLMの学習スーパー1", "NFKC"),
-        (np.array("LLMの学習スーーーパー①"), "run of ー"),
-        ("LLMの学習スーパ①", "character by character"),
+        (lambda text: text.split("。"), "belongs to it"),
+        (lambda text: [each for each in re.split("(?<=[。！？!?])", text) if each], "one end"),
+        (lambda text: re.findall("[^。！？!?]*[。！？!?]+", text), "the rest"),
+        (lambda text: [each for each in re.split("(?<=[。！？!?])(?![。！？!?])", text) if each], "inside brackets"),
+        (lambda text: split(text, "「」"), "four kinds"),
     ],
-    2: [((-1176, 3853), "order"), ((-3853, 1176), "other way round"), ((47624, -17031), "of each path, and subtract")],
-    3: [
+    2: [
+        (lambda words, link: cheapest(words, lambda before, word: 0), "connection costs"),
+        (lambda words, link: cheapest(words, lambda a, b: link(a, b) if b.text else 0), "the end"),
+        (of_a_place, "of each word"),
+        (step_by_step, "next word"),
+        (lambda words, link: (cheapest(words, link)[0], [*cheapest(words, link)[1], ""]), "without start and end"),
+        (lambda words, link: print(end=""), "return"),
+    ],
+    3: [(2434, "too cheap"), (9000, "too dear"), ("much", "cannot be judged")],
+    4: [
         (lambda m: m.replace(" ", "").replace("␣", " "), "join the words"),
         (lambda m: m.replace("␣", ""), "at the end"),
         (lambda m: by_pattern(m.replace("␛e", "␛")), "before ␛e"),
     ],
-    4: [(23, "too few"), (17, "a few more"), (102, "more work"), (0.5, "whole number")],
+    5: [
+        ("くる まで 待つ", "of your own"),
+        ("きょう は いしゃ に いく", "other reading"),
+        ("きょう はい しゃ に いく", "more are wanted"),
+        ("今日中 に 行く", "candidates"),
+        ("", "characters"),
+    ],
 }
