@@ -29,7 +29,7 @@ Way = Literal["embedding", "LoRA", "full"]
 RATES: dict[Way, tuple[float, ...]] = {
     "embedding": (1e-1, 3e-1, 1.0),
     "LoRA": (3e-3, 1e-2, 3e-2),
-    "full": (3e-4, 1e-3, 3e-3),
+    "full": (1e-3, 3e-3, 1e-2),
 }
 
 

@@ -71,7 +71,7 @@ def layout(own: int, tokens: int, widest: int, longest: int) -> tuple[list[int],
 # length → for each judging pair, the share of seeds that are right
 SHARES = {
     length: [1.0] * right + [0.0] * (50 - right)
-    for length, right in {1: 22, 2: 25, 4: 37, 6: 47, 8: 48, 20: 38}.items()
+    for length, right in {1: 22, 2: 25, 4: 37, 5: 41, 8: 42, 20: 49}.items()
 }
 POLITE = {0.0: 0.5, 1.0: 0.97}
 # What the solution of exercise 6 takes from the notebook.
@@ -88,7 +88,7 @@ RIGHT: dict[int, list[Any]] = {
     2: [labels],
     3: [lora],
     4: [layout],
-    5: [(6, [1, 6, 8, 20]), (np.int64(8), np.array([20, 8, 1])), (torch.tensor(20), torch.tensor([1, 2, 20]))],
+    5: [(20, [1, 2, 5, 20]), (np.int64(5), np.array([5, 8, 1])), (torch.tensor(20), torch.tensor([1, 2, 20]))],
     6: [torch.ones(20, 4), nn.Parameter(torch.ones(3, 4))],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
@@ -127,7 +127,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((8, [8, 20, 20]), "at least 3"),
         ((4, [1, 8, 20]), "not among the lengths"),
         ((4, [1, 4, 8]), "the interval excludes 0"),
-        ((8, [1, 6, 8]), "6 positions are shorter"),
+        ((8, [1, 5, 8]), "5 positions are shorter"),
     ],
     6: [
         (torch.zeros(20, 4), "become polite"),
