@@ -1,11 +1,12 @@
-"""Exercises for chapter 1: references in wiki markup, the share of hiragana, and the bands of MinHash."""
+"""Exercises for chapter 1: a filter, references in wiki markup, the bands of MinHash, and a text of one's own."""
 
 import re
 from functools import cache
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise
-from course_lib.language.words import tr
+from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.exercises.answers import judge
+from course_lib.language.words import mark, tr
 
 
 def without_references(wikitext: str) -> str:
@@ -13,10 +14,34 @@ def without_references(wikitext: str) -> str:
     return re.sub(r"<ref[^<>]*/>|<ref[^<>]*>.*?</ref>", "", wikitext, flags=re.S)
 
 
-def hiragana_share(text: str) -> float:
-    """Return the share (0 to 1) of hiragana among the characters that are not white space."""
-    dense = "".join(text.split())
-    return sum("ぁ" <= char <= "ゟ" for char in dense) / len(dense) if dense else 0.0
+def _repetition(text: str) -> float:
+    """Return the measure of the library's filter."""
+    from course_lib.corpus.filters import measures
+
+    return measures(text)["repetition"]
+
+
+# Exercise 4: characters of a text.
+LENGTH = 100
+OWN = (
+    "昭和二年四月三日、東京市役所ハ市電全路線ノ運賃改定ヲ発表シタ。新運賃ハ大人七銭、小人四銭デアル。\n"
+    "市会議員数名ハ即日反対声明ヲ出シ、新聞各紙モ社説ヲ掲ゲテ再考ヲ求メタ。商店街組合代表ハ翌朝市長室ヲ訪問シ、嘆願書ヲ提出シタ。"
+)
+
+
+def _check_own(answer: Any) -> str | None:
+    from course_lib.corpus.config import FilterConfig
+    from course_lib.corpus.filters import first_failure
+
+    if (length := len("".join(answer.split()))) < LENGTH:
+        return tr("the text has {number} characters; at least {least}, please.", number=length, least=LENGTH)
+    if not all(line.endswith("。") for line in answer.strip().split("\n")):
+        return tr("every line is to end in 。: write whole sentences.")
+    if _repetition(answer):
+        return tr("a run of ten characters occurs twice: write each sentence once.")
+    if first_failure(answer, FilterConfig()) is None:
+        return tr("the nine filters keep this text: what do they measure that a good text may have?")
+    return None
 
 
 HASHES, FOUND, COMPARED = 64, 0.98, 0.05
@@ -62,6 +87,26 @@ def _check_bands(answer: Any) -> str | None:
 
 CHAPTER = Chapter(
     Exercise(
+        "write repetition(text, n=10): the share of runs of n characters that occurred earlier in the text",
+        lambda answer: judge(
+            answer,
+            _repetition,
+            (
+                (("春の雨が静かに降る。",), mark("a text of at most n characters has 0.0")),
+                (("あいうえおかきくけこさしすせそ",), mark("no run occurs twice: 0.0")),
+                (("あいうえおかきくけこ" * 2,), mark("the first time does not count: runs, minus different runs")),
+                (("ねこ" * 12,), mark("a run that occurs three times occurred before twice")),
+                (("あいうえお かきくけこ\n" * 3,), mark("remove the white space first")),
+            ),
+        ),
+        (
+            "dense = ''.join(text.split()); the runs are dense[at : at + n] for at in range(len(dense) - n + 1).",
+            "A set has each run once: (len(runs) - len(set(runs))) / len(runs).",
+        ),
+        Expression("repetition_ours"),
+        "The folded cell below the exercise has the code. The library does the same with hashes of the runs.",
+    ),
+    Exercise(
         "write a function without_references(wikitext) that removes <ref>…</ref> and <ref … />",
         (
             (("本文<ref>出典</ref>です。そのまま",), "a plain reference"),
@@ -78,21 +123,6 @@ CHAPTER = Chapter(
         "The self-closing form comes first: otherwise a match goes from its `<ref` to the `</ref>` of a later one.",
     ),
     Exercise(
-        "write a function hiragana_share(text): hiragana among all characters that are not white space",
-        (
-            (("漢字とかな",), "divide the number of hiragana by that of all characters; no percentage"),
-            (("カタカナ",), "katakana are not hiragana: the range is ぁ to ゟ"),
-            (("か な\n漢 字",), "white space counts neither in the numerator nor in the denominator"),
-            (("",), "an empty text has no characters; return 0.0 to avoid a division by zero"),
-        ),
-        (
-            "Remove the white space with ''.join(text.split()).",
-            "'ぁ' <= char <= 'ゟ' is True for hiragana; True counts as 1 in sum().",
-        ),
-        hiragana_share,
-        "Prose needs hiragana for its grammar. Keyword lists and menus have kanji and katakana, but few hiragana.",
-    ),
-    Exercise(
         f"choose (bands, rows) with at most {HASHES} hashes: find at least {FOUND:.0%} of the pairs from 0.5 on and "
         f"compare at most {COMPARED:.0%} of those below 0.2",
         _check_bands,
@@ -103,6 +133,16 @@ CHAPTER = Chapter(
         ),
         (21, 3),
         "The curve is steep near (1/bands)^(1/rows), here 0.36. With 64 hashes only three rows keep both promises.",
+    ),
+    Exercise(
+        f"find a good text of at least {LENGTH} characters that the filters remove",
+        _check_own,
+        (
+            "Which of the nine measures can be high or low in prose? Think of old spelling or foreign names.",
+            "Katakana in place of hiragana, as before 1946; or prices and dates in every sentence.",
+        ),
+        OWN,
+        "Filters judge by counting. Before 1946, official prose was written in kanji and katakana: little_hiragana.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution
