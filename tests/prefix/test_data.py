@@ -90,7 +90,7 @@ def test_rows_with_and_without_begin():
 
 def test_labels_are_shifted_once_and_only_targets_count():
     batch = collate([TokenRow([5, 6, 7, 8, 2], 2), TokenRow([1, 9, 2], 1)])
-    assert batch["input_ids"].tolist() == [[5, 6, 7, 8], [1, 9, 2, 0]]
+    assert batch["input_ids"].tolist() == [[5, 6, 7, 8], [1, 9, 0, 0]]
     assert batch["labels"].tolist() == [[IGNORED, 7, 8, 2], [9, 2, IGNORED, IGNORED]]
     logits = torch.randn(2, 4, 10)
     wanted = [logits[0, 1, 7], logits[0, 2, 8], logits[0, 3, 2], logits[1, 0, 9], logits[1, 1, 2]]
