@@ -20,7 +20,7 @@ def convert(weight: "Tensor", heads: int, ranks: int, family: str) -> "list[Tens
     if family == "gptneox":
         columns = weight.T.reshape(hidden, heads, 3, hidden // heads)
         weight = columns.transpose(1, 2)
-    return list(weight.reshape(hidden, 3, hidden).split(hidden // ranks, dim=-1))
+    return list(weight.reshape(hidden, 3, hidden).chunk(ranks, dim=-1))
 
 
 def step(
@@ -107,7 +107,8 @@ def _effect(damage: Any) -> tuple[list[str], float]:
 
     def loss(place: Path) -> float:
         with torch.inference_mode():
-            return float(reader.load(place).model(ids, labels=ids).loss)
+            logits = reader.load(place).model(ids).logits[0, :-1]
+        return float(torch.nn.functional.cross_entropy(logits.float(), ids[0, 1:]))
 
     with TemporaryDirectory(dir=exported.parent) as copy:
         place = Path(shutil.copytree(folder, Path(copy, folder.name), copy_function=os.link))
@@ -124,7 +125,7 @@ RISE = 1.0  # by how much the loss has to rise [nats per token]
 def _check_damage(answer: Any) -> str | None:
     findings, rise = _effect(answer)
     if findings:
-        return tr("course ft inspect finds it: {finding}.", finding=findings[0])
+        return tr("course ft inspect finds it: {finding}", finding=findings[0])
     if rise >= RISE:
         return None
     advice = tr("nothing is found, but the loss rises by only {rise:.2f} nats", rise=rise)
@@ -186,7 +187,7 @@ CHAPTER = Chapter(
             "Of a GPT-2: view [in, 3 · hidden] as [in, 3, hidden], then split the last axis. What must happen before "
             "that to a GPT-NeoX, whose rows are query, key and value of head 0, then those of head 1?",
             "Transpose to [in, 3 · hidden], view as [in, head, 3, size], swap the axes head and 3, reshape to "
-            "[in, 3, hidden]; then weight.split(hidden // ranks, dim=-1).",
+            "[in, 3, hidden]; then weight.chunk(ranks, dim=-1).",
         ),
         convert,
         "A rank gets whole heads, because the last axis has them one after the other. The exporter does the same.",

@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
             for name, tensor in answered.items()
             if name in wanted
         ]
-        return {"model_name": MODEL, "outputs": found}
+        return {"model_name": MODEL, "model_version": "1", "outputs": found}
 
 
 def _tensor(given: Mapping[str, Any]) -> Tensor:
