@@ -259,9 +259,9 @@ CHAPTER = Chapter(
             "difference(shares, best) gives the mean difference and its interval. Worse is a length whose "
             "interval lies wholly below 0.",
         ),
-        (20, [1, 2, 5, 20]),
-        "More positions hold more of the task, and each takes room in every request. After more steps the lengths "
-        "differ less: a length is chosen for a training.",
+        (5, [1, 2, 5, 20]),
+        "1, 2, 5 and 20 positions have 38, 68, 93 and 95 % exact answers: 5 are not told from 20, and 2 fall behind. "
+        "Each position takes room in every request. After more steps the lengths differ less.",
     ),
     Exercise(
         "train a prefix that makes plain sentences polite, and hand in its rows",

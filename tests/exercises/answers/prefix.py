@@ -71,7 +71,7 @@ def layout(own: int, tokens: int, widest: int, longest: int) -> tuple[list[int],
 # length → for each judging pair, the share of seeds that are right
 SHARES = {
     length: [1.0] * right + [0.0] * (50 - right)
-    for length, right in {1: 22, 2: 25, 4: 37, 5: 41, 8: 42, 20: 49}.items()
+    for length, right in {1: 19, 2: 34, 4: 40, 5: 47, 8: 47, 20: 48}.items()
 }
 POLITE = {0.0: 0.5, 1.0: 0.97}
 # What the solution of exercise 6 takes from the notebook.
@@ -88,7 +88,7 @@ RIGHT: dict[int, list[Any]] = {
     2: [labels],
     3: [lora],
     4: [layout],
-    5: [(20, [1, 2, 5, 20]), (np.int64(5), np.array([5, 8, 1])), (torch.tensor(20), torch.tensor([1, 2, 20]))],
+    5: [(5, [1, 2, 5, 20]), (np.int64(5), np.array([5, 8, 1])), (torch.tensor(20), torch.tensor([1, 2, 20]))],
     6: [torch.ones(20, 4), nn.Parameter(torch.ones(3, 4))],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
