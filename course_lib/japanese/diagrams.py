@@ -67,23 +67,23 @@ def lattice(sentence: str, other: Sequence[str] = ()) -> Drawing:
     for label in labels:
         card.label(*label)
     for word in (words[0], words[-1]):
-        card.box(*boxes[_key(word)], tr("end" if word.end > len(sentence) else "start"), color=canvas.GREY, size=12)
+        card.box(*boxes[_key(word)], tr("end") if word.end > len(sentence) else tr("start"), color=canvas.GREY, size=12)
     for word in tiles:
         numbers = canvas.with_minus(f"{word.cost:,}"), canvas.with_minus(f"{best[word][0]:,}")
-        color = canvas.ORANGE if _key(word) in on[0] else canvas.GREEN if _key(word) in on[1] else canvas.PLAIN
-        card.box(*boxes[_key(word)], word.text, word.part_of_speech, *numbers, color=color, bold=True)
+        fill = canvas.ORANGE if _key(word) in on[0] else canvas.GREEN if _key(word) in on[1] else canvas.PLAIN
+        card.box(*boxes[_key(word)], word.text, word.part_of_speech, *numbers, color=fill, bold=True)
     legend = tr(
         "in a tile: part of speech, cost of the word, cost of the cheapest path to its end; on a line: connection"
     )
     card.text(LEFT, below, legend, canvas.SMALL, canvas.MUTED, "start")
     facts = []
     names = (tr("cheapest path"), canvas.ORANGE), (tr("other path"), canvas.GREEN)
-    for number, ((name, color), each) in enumerate(zip(names, filter(None, paths), strict=False), start=1):
+    for number, ((name, hue), each) in enumerate(zip(names, filter(None, paths), strict=False), start=1):
         costs, links = sum(word.cost for word in each), sum(connection(*pair) for pair in pairwise(each))
         shown = [canvas.with_minus(f"{value:,}") for value in (costs, links, costs + links)]
         message = mark("{name}: words {words}, connections {links}, together {total}")
         line = tr(message, name=name, words=shown[0], links=shown[1], total=shown[2])
-        card.text(LEFT, below + 24 * number, line, color=color.line, anchor="start", bold=True)
+        card.text(LEFT, below + 24 * number, line, color=hue.line, anchor="start", bold=True)
         facts.append(f"{line} ({' '.join(f'{word.text} {word.cost:,}' for word in each[1:-1])}).")
     message = mark("{number} candidate words with their costs, each below the characters that it spans. {paths}")
     return card.finish(tr("MeCab's lattice"), tr(message, number=len(tiles), paths=" ".join(facts)))
