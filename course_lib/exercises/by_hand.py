@@ -319,7 +319,7 @@ def _check_top_p(top_p: Any) -> str | None:
 
 # The loss depends on the profile's vocabulary and text, so it is compared with that of another rate. On real text the
 # losses lie closer together than on the small world.
-GAIN, GAIN_ON_REAL_TEXT, STEPS, USUAL = 1.0, 0.09, 60, 3e-3
+GAIN, GAIN_ON_REAL_TEXT, STEPS, USUAL = 0.9, 0.08, 60, 3e-3
 
 
 @cache
@@ -499,7 +499,7 @@ CHAPTER = Chapter(
         FOLDED,
     ),
     Exercise(
-        f"find a learning rate with which {STEPS} steps end at least {GAIN:g} nat lower than with {USUAL:g} "
+        f"find a learning rate with which {STEPS} steps end at least {GAIN:g} nats lower than with {USUAL:g} "
         f"({GAIN_ON_REAL_TEXT} nats on real text)",
         _check_rate,
         (
