@@ -362,16 +362,16 @@ CHAPTER = Chapter(
             f"The question is whether at least {GOAL:.0%} of the texts are of the class that was told.",
         ),
         Expression("(alone, 'yes' if exercises.obedience(alone) < 0.95 else 'no')"),
-        "Under tiny, 300 steps with the spout network alone reach about 60 % (tales 31 %, diaries 100 %), with the new "
-        "layer 97 %. Keys and values can steer a frozen model, but this network has only 10,240 numbers and eight tanh "
-        "layers. Chapter 6 trains keys and values directly.",
+        "Under tiny, 300 steps with the spout network alone reach about half of the texts (47 to 60 % in four runs); "
+        "with the new layer, nearly all. Keys and values can steer a frozen model, but this network has only 10,240 "
+        "numbers and eight tanh layers. Chapter 6 trains keys and values directly.",
     ),
     Exercise(
         "give the model a class of your own: hand in (writer, texts), where the last texts were not trained on",
         _check_own,
         (
             "Take texts that share what no old class names, and early: for example the weather reports of one town.",
-            "Mix the old examples in, or the old classes are forgotten; 200 steps are enough.",
+            "Mix the old examples in, or the old classes are forgotten; 300 steps are enough.",
         ),
         Expression("(writer, texts)"),
         "The class is whatever your texts have in common. What the old classes name already, a new class cannot add.",

@@ -127,7 +127,7 @@ def slot_attention(shares: Matrix, switch_layers: int) -> Any:
 def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     """Plot the held-out loss [nats per token] for texts of each class (rows) with each class in the spout (columns)."""
     values = np.asarray(losses)
-    figure, axis = subplots(height=3.9, width=6.8)
+    figure, axis = subplots(height=3.9, width=7.4)
     above = values - values.min(1, keepdims=True)
     image = axis.imshow(above, cmap="Blues_r", vmin=0)
     for (row, column), loss in np.ndenumerate(values):
