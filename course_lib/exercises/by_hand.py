@@ -119,7 +119,7 @@ def _check_attention(attention: Any) -> str | None:
     def heads(part: Tensor, wrong: bool = False) -> Tensor:
         return part.reshape(2, HEADS, 5, 4) if wrong else part.view(2, 5, HEADS, 4).transpose(1, 2)
 
-    read = partial(functional.scaled_dot_product_attention, is_causal=True)
+    read: Any = partial(functional.scaled_dot_product_attention, is_causal=True)
     out = read(heads(q), heads(k), heads(v))
     joined = out.transpose(1, 2).reshape(2, 5, HIDDEN)
     mistakes = {
@@ -138,7 +138,11 @@ def _check_attention(attention: Any) -> str | None:
 @torch.no_grad()
 def _check_block(block: Any) -> str | None:
     peer, x = _library().transformer.h[0], _numbers(2, 5, HIDDEN)
-    read, mlp, one, two = (lambda y: peer.attn(y)[0]), peer.mlp, peer.ln_1, peer.ln_2
+    mlp, one, two = peer.mlp, peer.ln_1, peer.ln_2
+
+    def read(y: Tensor) -> Any:
+        return peer.attn(y)[0]
+
     middle = x + read(one(x))
     mistakes = {
         mark("the block adds to its input twice: x + … for attention, and again for the MLP"): mlp(two(read(one(x)))),
@@ -269,7 +273,7 @@ def _learned(
         inputs, targets = batch[:, : -shift or None], batch[:, shift:]
         loss = functional.cross_entropy(toy(inputs).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         late = (1 + cos(pi * (t - 20) / (len(batches) - 20))) / 2 if falls else 1.0
         for group in optimizer.param_groups:
             group["lr"] = rate * (late if t > 20 else t / 20 if rises else 1.0)

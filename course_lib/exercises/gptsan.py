@@ -101,7 +101,7 @@ def _check_switch(switch: Any) -> str | None:
     from course_lib.gptsan.experts import FeedForward, within_capacity
 
     torch.manual_seed(0)
-    layer = FeedForward(GPTSanConfig(d_model=16, d_ff=32, num_experts=3), extra=False).train()
+    layer: Any = FeedForward(GPTSanConfig(d_model=16, d_ff=32, num_experts=3), extra=False).train()
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     x = torch.randn(30, 16)
@@ -140,14 +140,15 @@ def _small() -> "GPTSanForCausalLM":
         num_ext_layers=1, num_heads=2, num_experts=2, embedding_init_std=1.0, spout_init_std=0.6,
         separator_token_id=None, pad_token_id=None, eos_token_id=None,
     )  # fmt: skip
-    return GPTSanForCausalLM(config).train()
+    model: GPTSanForCausalLM = GPTSanForCausalLM(config).train()
+    return model
 
 
 def _check_slots(slots: Any) -> str | None:
     """Compare with the library's spout network."""
     import torch
 
-    network = _small().model
+    network: Any = _small().model
     matrices = [part.weight.detach() for part in network.spout if hasattr(part, "weight")]
     spout = torch.rand(6, generator=torch.Generator().manual_seed(0))
     layers, heads = network.config.num_layers, network.config.num_heads

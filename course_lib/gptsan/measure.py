@@ -53,7 +53,8 @@ def slot_attention(model: GPTSanForCausalLM, examples: Iterable[dict[str, Any]],
         hidden = torch.ones(scores.shape[2:], dtype=torch.bool, device=x.device).triu(2)
         shares.append(scores.float().masked_fill(hidden, -torch.inf).softmax(-1)[..., 0].mean((0, 1))[:length].cpu())
 
-    hooks = [block.self_attn.self_attn.register_forward_pre_hook(keep) for block in model.model.blocks]
+    blocks: Any = model.model.blocks
+    hooks = [block.self_attn.self_attn.register_forward_pre_hook(keep) for block in blocks]
     try:
         _read(model, batch, spout, logits_to_keep=1)
     finally:

@@ -91,6 +91,7 @@ def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
 
 def test_the_steps_of_chapter_seven_are_those_of_its_simulation() -> None:
     lengths = [5, 1, 9, 2, 2, 7, 3, 3, 8, 1]
+    running: list[tuple[int, int]]
     for slots in (1, 2, 3, 20):
         waiting, running, clock = list(enumerate(lengths)), [], 0
         while waiting or running:

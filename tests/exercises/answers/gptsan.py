@@ -33,7 +33,7 @@ def scores(x: Tensor, router: Tensor, factor: float) -> Any:
     return expert, (x @ router.T).max(-1).values, room
 
 
-def switch_ours(x, expert, gate, room, experts, bypass, norm, full=False, gated=True, tanh=True) -> Any:  # type: ignore[no-untyped-def]
+def switch_ours(x, expert, gate, room, experts, bypass, norm, *, full=False, gated=True, tanh=True) -> Any:
     """The switch layer, with room for everybody, without the gate or without the tanh."""
     computed = torch.zeros_like(x)
     for number, network in enumerate(experts):
@@ -43,7 +43,9 @@ def switch_ours(x, expert, gate, room, experts, bypass, norm, full=False, gated=
     return x + norm(computed + (skip.tanh() if tanh else skip))
 
 
-def slots_ours(spout: Tensor, matrices: list[Tensor], layers: int, heads: int, tanh: bool = True, last: int = 1) -> Any:
+def slots_ours(
+    spout: Tensor, matrices: list[Tensor], layers: int, heads: int, *, tanh: bool = True, last: int = 1
+) -> Any:
     """The spout network, without tanh or with one after the last matrix."""
     for matrix in matrices[: len(matrices) - last]:
         spout = (matrix @ spout).tanh() if tanh else matrix @ spout

@@ -41,10 +41,10 @@ def labels(prompt: list[int], target: list[int], end: int) -> tuple[list[int], l
     return text[:-1], [-100 if at < len(prompt) else text[at] for at in range(1, len(text))]
 
 
-def lora(layer: nn.Linear, inputs: int, outputs: int, rank: int, scale: float = 2, old: bool = True) -> list[Tensor]:
+def lora(layer: nn.Linear, inputs: int, outputs: int, rank: int, *, scale: float = 2, old: bool = True) -> list[Tensor]:
     A, B = nn.Parameter(torch.randn(rank, inputs)), nn.Parameter(torch.zeros(outputs, rank))
     forward = layer.forward
-    layer.forward = lambda x: old * forward(x) + scale * x @ A.T @ B.T  # type: ignore[method-assign]
+    layer.forward = lambda x: old * forward(x) + scale * x @ A.T @ B.T  # type: ignore[assignment, method-assign]
     return [A, B]
 
 
