@@ -49,7 +49,7 @@ def test_estimates_follow_length_and_width(monkeypatch: pytest.MonkeyPatch) -> N
         return next(stage.hours for stage in costs.stages() if stage.what.startswith("GPT-2"))
 
     base = hours("extends: gpt2-tiny\n")
-    assert hours("extends: gpt2-tiny\nengine: {max_steps: 7200}\n") == pytest.approx(3 * base)
+    assert hours("extends: gpt2-tiny\nengine: {max_steps: 6960}\n") == pytest.approx(3 * base)
     assert hours("extends: gpt2-tiny\nmodel: {num_layers: 400}\n") > 5 * base
     assert hours("extends: gpt2-xl\n") > 50 * base and "planned for 8 × " in costs.stages()[4].what
 

@@ -31,7 +31,7 @@ def chapter() -> Chapter:
     return Chapter(FOUR, TWICE)
 
 
-def empty(number: int) -> int:
+def empty(number: int) -> int:  # type: ignore[empty-body]
     """Twice the number."""
     ...
 
@@ -153,11 +153,11 @@ def test_functions_and_known_mistakes_are_named_and_arguments_stay_as_they_were(
 KEPT = {"b", "p", "pre", "details", "summary"}
 NOTEBOOK = """
 from course_lib.exercises import japanese as exercises
-exercises.check(3, ...)
-exercises.check(3, lambda marked: "<b>")
-exercises.check(3, exercises.CHAPTER.exercises[2].solution)
-exercises.hint(3)
-exercises.solution(3)
+exercises.check(4, ...)
+exercises.check(4, lambda marked: "<b>")
+exercises.check(4, exercises.CHAPTER.exercises[3].solution)
+exercises.hint(4)
+exercises.solution(4)
 """
 
 
@@ -168,9 +168,9 @@ def test_jupyter_shows_a_colored_verdict_and_other_front_ends_the_text() -> None
     _, waiting, wrong, right, hint, solution = [cell.outputs for cell in cells]
     # Nothing is shown twice.
     assert [len(outputs) for outputs in (waiting, wrong, right, hint, solution)] == [1] * 5
-    assert waiting[0].text.startswith("Exercise 3 waits for your answer")
+    assert waiting[0].text.startswith("Exercise 4 waits for your answer")
     data = [outputs[0].data for outputs in (wrong, right, hint, solution)]
-    assert data[0]["text/plain"].startswith("Exercise 3: not yet.")
+    assert data[0]["text/plain"].startswith("Exercise 4: not yet.")
     pages = [each["text/html"] for each in data]
     assert "got &#x27;&lt;b&gt;&#x27;" in pages[0] and "✓ right" in pages[1]
     # The second hint is folded inside the first one, and only an asked one is open.

@@ -53,7 +53,7 @@ def bits_after(width: int, steps: int) -> float:
 
 
 # Bits per character of a text under the model, and by guessing, as the tests have them: by its first character.
-COSTS = {"量": (14.0, 6.0), "昼": (0.4, 6.0), "今": (0.4, 6.0), "夜": (3.0, 6.0)}
+COSTS = {"量": (14.0, 6.0), "大": (0.4, 6.0), "今": (0.4, 6.0), "夜": (3.0, 6.0)}
 KNOWN, STRANGE = "今日は" + "雨だった。" * 12, "量子計算機の研究に補助金を出す。"
 
 NAMES: dict[str, Any] = {
