@@ -363,7 +363,7 @@ CHAPTER = Chapter(
             f"The question is whether at least {GOAL:.0%} of the texts are of the class that was told.",
         ),
         Expression("(alone, 'yes' if exercises.obedience(alone) < 0.95 else 'no')"),
-        "Under tiny, 300 steps with the spout network alone reach about half of the texts (47 to 60 % in four runs); "
+        "Under tiny, 300 steps with the spout network alone reach about half of the texts (38 to 60 % in five runs); "
         "with the new layer, nearly all. Keys and values can steer a frozen model, but this network has only 10,240 "
         "numbers and eight tanh layers. Chapter 6 trains keys and values directly.",
     ),
