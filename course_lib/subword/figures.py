@@ -8,7 +8,7 @@ import numpy as np
 
 from course_lib.evaluation.bits import Bits
 from course_lib.language.words import tr
-from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
+from course_lib.notebooks.plot import COLOURS, subplots
 from course_lib.subword.compare import Measures, entries
 from course_lib.subword.folder import WORD, Codec
 
@@ -93,16 +93,4 @@ def small_models(found: Mapping[str, Sequence[Bits]], same_steps: Mapping[str, S
         for marker, face, label in (("o", COLOURS[5], tr("equal text")), ("D", "white", tr("equal steps"))):
             axis.scatter([], [], marker=marker, edgecolors=COLOURS[5], facecolors=face, label=label)
         axis.legend(frameon=False, loc="upper right")
-    return figure
-
-
-def piece_lengths(segmented: Sequence[str], raw: Sequence[str]) -> Any:
-    """Draw a bar chart of the distinct pieces that BPE training reads, by length, with and without segmentation."""
-    figure, axis = subplots()
-    for name, pieces, colour in ((tr("segmented"), set(segmented), AFTER), (tr("unsegmented"), set(raw), BEFORE)):
-        lengths = Counter(min(len(piece), 40) for piece in pieces)
-        label = tr("{name}: {number:,} distinct", name=name, number=len(pieces))
-        axis.bar(list(lengths), list(lengths.values()), color=colour, alpha=0.7, label=label)
-    axis.set(xlabel=tr("characters per piece (40 = 40 or more)"), ylabel=tr("distinct pieces"))
-    axis.legend(frameon=False)
     return figure

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tokenizers import pre_tokenizers
-
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, require_file, require_other, work_folder
@@ -98,9 +96,3 @@ def sample(paths: Sequence[Path], wanted: int, work: Path) -> Sequence[Path]:
     with open(path, "w", encoding="utf8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in drawn(paths, count, wanted))
     return [path]
-
-
-def pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the pieces that a BPE trainer reads from lines of text, which the Whitespace pre-tokenizer splits."""
-    split = pre_tokenizers.Whitespace().pre_tokenize_str
-    return (piece for line in lines for piece, _ in split(line))
