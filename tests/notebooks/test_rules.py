@@ -9,11 +9,6 @@ from tests.notebooks.blanks import is_blank
 from tests.notebooks.rules import ALL_WORDS, code_cells, problems, too_long, words
 
 NOTEBOOKS = {path.stem: nbformat.read(path, as_version=4) for chapter in CHAPTERS for path in chapter.paths}
-# Notebooks whose lessons are still to be shortened. The limit for all counts when none is left.
-TOO_LONG = (
-    "01_corpus_prep", "03_tokenizers",
-    "07_fastertransformer_conversion",
-)  # fmt: skip
 BLANK = 'def f(x):\n    """Return x, (n)."""\n    ...\n\n\nexercises.check(1, f)'
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["hide-input"]}
 
@@ -25,17 +20,11 @@ def test_notebook_keeps_the_rules(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_no_notebook_has_too_many_words(name: str) -> None:
-    problem = too_long(NOTEBOOKS[name], name)
-    if problem and name in TOO_LONG:
-        pytest.skip(f"{name} {problem}; to be shortened")
-    assert not problem
+    assert not too_long(NOTEBOOKS[name], name)
 
 
 def test_all_notebooks_together_have_not_too_many_words() -> None:
-    total = sum(map(words, NOTEBOOKS.values()))
-    if TOO_LONG:
-        pytest.skip(f"{total} words, allowed: {ALL_WORDS}; {len(TOO_LONG)} notebooks to be shortened")
-    assert total <= ALL_WORDS
+    assert sum(map(words, NOTEBOOKS.values())) <= ALL_WORDS
 
 
 def test_words_are_counted_without_the_targets_of_links() -> None:
