@@ -5,9 +5,9 @@ from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 # dish: the kind of the sentence that cooks it, the vegetables, the minutes
 DISHES = {
     "煮物": ("boil", ("たまねぎ", "じゃがいも", "かぶ"), (15, 20)),
-    "スープ": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "トマト"), (10, 15)),
-    "炒め物": ("fry", ("たまねぎ", "パプリカ", "ピーマン", "トマト"), (5, 7)),
-    "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (12, 15)),
+    "スープ": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "トマト"), (15, 20)),
+    "炒め物": ("fry", ("たまねぎ", "パプリカ", "ピーマン", "トマト"), (5, 10)),
+    "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (15, 20)),
 }
 ADDED = ("キャベツ", "ねぎ", "白菜", "小松菜", "チンゲン菜")
 MEATS = ("鶏肉", "豚肉", "牛肉", "豆腐", "ソーセージ")
@@ -23,8 +23,8 @@ opening  今日は、{vegetable}と{meat}の{dish}を作ります。
          {vegetable}と{meat}の{dish}を紹介します。
 amounts  材料は{people}人分で、{vegetable}が{count}個、{meat}が{grams}グラムです。
          {people}人分の材料は、{vegetable}{count}個と{meat}{grams}グラムです。
-more     ほかに、{added}と{seasoning}を使います。
-         {added}と{seasoning}も用意します。
+more     ほかに、{added}を使います。
+         {added}も用意します。
 cut      まず、{vegetable}と{added}を{shape}切ります。
          はじめに、{vegetable}と{added}を{shape}切っておきます。
 boil     次に、なべに{vegetable}と{meat}、カップ{cups}杯の{liquid}を入れて、{minutes}分煮ます。
@@ -37,9 +37,9 @@ season   {added}を加えて軽く火を通し、{seasoning}{spoons}で味をつ
          仕上げに{added}を加えて軽く火を通し、{seasoning}{spoons}で味をつけます。
 sauce    {added}を加えて軽く蒸し、{seasoning}{spoons}で味をつけます。
          仕上げに{added}を加えて軽く蒸し、{seasoning}{spoons}で味をつけます。
-time     かかる時間は、準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分です。
-         準備の{prepare}分も入れて、全部で{total}分かかります。
-serve    {people}人で分けて、熱いうちに食べましょう。
+time     準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分かかります。
+         準備に{prepare}分かかるので、全部で{total}分です。
+serve    みんなで分けて、熱いうちに食べましょう。
          できあがったら、熱いうちに食べましょう。
          この{dish}は、ごはんによく合います。
 """)

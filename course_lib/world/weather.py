@@ -18,9 +18,9 @@ opening       {season}を迎えた{area}の、明日の天気予報です。
 sky           明日の{area}は{sky}でしょう。
               明日は、朝から{sky}の予報です。
               {area}では、明日は{sky}の見込みです。
-later         夕方からは{later}に変わるでしょう。
+later         夕方には{later}に変わるでしょう。
               夜には{later}に変わりそうです。
-              夜からは{later}になりそうです。
+              夜は{later}になりそうです。
 temperatures  最高気温は{high}度、最低気温は{low}度でしょう。
               気温は、朝は{low}度ですが、昼には{high}度まで上がる見込みです。
 wind          {force}{wind}の風が吹くでしょう。
@@ -35,10 +35,6 @@ slippery      道がすべりやすくなるので、足もとにお気をつけ
               車を運転する方は、すべりやすい道にご注意ください。
 folding       折りたたみの傘があると安心です。
               帰りが遅くなる方は、傘をお持ちください。
-hot           暑くなりますので、こまめに水を飲みましょう。
-              暑さで体調をくずさないように、お気をつけください。
-cold          寒くなりますので、暖かい服を着てお出かけください。
-              朝の冷えこみにご注意ください。
 bright        昼間は、日ざしがたっぷり届くでしょう。
               洗濯物がよく乾くでしょう。
 dull          昼間は、日ざしが少ないでしょう。
@@ -51,18 +47,16 @@ def warning(area: str, force: str) -> set[str]:
     return set() if force != "強い" else {"gusts"} if area in INLAND else {"waves"}
 
 
-def advice(sky: str, later: str, high: int, low: int) -> str:
+def advice(sky: str, later: str) -> str:
     """Return the kind of the forecast's last sentence."""
     if sky in ("雨", "雪"):
         return "umbrella" if sky == "雨" else "slippery"
     if later == "雨":
         return "folding"
-    if high >= 30 or low < 4:
-        return "hot" if high >= 30 else "cold"
     return "bright" if sky == "晴れ" else "dull"
 
 
-ADVICE = {"umbrella", "slippery", "folding", "hot", "cold", "bright", "dull"}
+ADVICE = {"umbrella", "slippery", "folding", "bright", "dull"}
 
 
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
@@ -75,7 +69,7 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     later = draw.one(other for other in SKIES[:3] if other != sky)
     wind, force = draw.one(WINDS), draw.one(FORCES)
     facts: Facts = {"area": area, "season": season, "high": high, "low": low, "sky": sky, "later": later}
-    kinds = ["opening", "sky", "later", "temperatures", "wind", *warning(area, force), advice(sky, later, high, low)]
+    kinds = ["opening", "sky", "later", "temperatures", "wind", *warning(area, force), advice(sky, later)]
     return facts | {"wind": wind, "force": force}, kinds
 
 
@@ -85,6 +79,6 @@ RULES: Rules = {
     "snow and cold": lambda sky, high: sky != "雪" or high <= SNOW,
     "change of sky": lambda sky, later: sky != later,
     "warning and wind": lambda area, force, told: told & {"waves", "gusts"} <= warning(area, force),
-    "advice": lambda sky, later, high, low, told: told & ADVICE <= {advice(sky, later, high, low)},
+    "advice": lambda sky, later, told: told & ADVICE <= {advice(sky, later)},
 }
 GENRE = Genre("weather", draw, WORDINGS, RULES)
