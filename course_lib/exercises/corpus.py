@@ -127,7 +127,7 @@ CHAPTER = Chapter(
         f"compare at most {COMPARED:.0%} of those below 0.2",
         _check_bands,
         (
-            "Compute 1 - (1 - s^rows)^bands at s = 0.5 and at s = 0.2 for some choices.",
+            "Average probability(s, bands, rows) over s = similarity[similarity >= 0.5], then over those below 0.2.",
             "More rows make the curve start later, more bands make it start earlier. Begin with two rows and as many "
             "bands as the hashes allow, then add a row.",
         ),
