@@ -28,6 +28,7 @@ def _check_split(answer: Any) -> str | None:
         (("「はい。そうです。」と言った。",), mark("do not cut inside brackets: count those that are open")),
         (("彼は（本当に！）来た。",), mark("there are four kinds of brackets: 「」, 『』, （） and ()")),
         (("「『来い！』と書け。」と命じた。行く。",), mark("brackets nest: a number of open brackets, not a flag")),
+        (("1) 行く。次へ。",), mark("a closing bracket alone closes nothing: the number never falls below 0")),
     )
     return judge(answer, split_sentences, cases)
 
@@ -166,7 +167,7 @@ CHAPTER = Chapter(
         "write split(text): the sentences of one line; a run of 。！？!? outside brackets ends a sentence",
         _check_split,
         (
-            "Go through the text with enumerate and count the open brackets: +1 at 「『（(, −1 at 」』）).",
+            "Go through the text with enumerate and count the open brackets: +1 at 「『（(, −1 at 」』）), at least 0.",
             "Cut behind a mark if no bracket is open and the next character, text[at + 1 : at + 2], is no mark.",
         ),
         Expression("split_ours"),
@@ -192,7 +193,7 @@ CHAPTER = Chapter(
             "Too much, and 人参 falls apart where it is meant. Try powers of two with exercises.repaired(d, line).",
         ),
         4000,
-        "From 2,435 on the carrot loses; above about 7,000, 人参 falls into 人 and 参 everywhere. A user dictionary "
+        "From 2,435 on the carrot loses; above 7,163, 人参 falls into 人 and 参 everywhere. A user dictionary "
         "sets such costs.",
     ),
     Exercise(

@@ -12,11 +12,11 @@ Found = tuple[int, list[str]]
 MARKS = "。！？!?"
 
 
-def split(text: str, brackets: str = "「『（(」』）)") -> list[str]:
+def split(text: str, brackets: str = "「『（(」』）)", least: int = 0) -> list[str]:
     sentences, start, depth = [], 0, 0
     half = len(brackets) // 2
     for at, character in enumerate(text):
-        depth += (character in brackets[:half]) - (character in brackets[half:])
+        depth = max(least, depth + (character in brackets[:half]) - (character in brackets[half:]))
         if character in MARKS and depth == 0 and text[at + 1 : at + 2] not in [*MARKS]:
             sentences.append(text[start : at + 1])
             start = at + 1
@@ -79,6 +79,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda text: re.findall("[^。！？!?]*[。！？!?]+", text), "the rest"),
         (lambda text: [each for each in re.split("(?<=[。！？!?])(?![。！？!?])", text) if each], "inside brackets"),
         (lambda text: split(text, "「」"), "four kinds"),
+        (lambda text: split(text, least=-9), "alone"),
     ],
     2: [
         (lambda words, link: cheapest(words, lambda before, word: 0), "connection costs"),
