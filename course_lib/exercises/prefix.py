@@ -1,4 +1,4 @@
-"""Exercises for chapter 6: a prefix in the cache, a pair's labels, LoRA, a batch with prefixes, and two trainings.
+"""Exercises for chapter 6: a prefix in the cache, labels, exact answers, LoRA, a batch with prefixes, two trainings.
 
 The learner's functions are compared with the library's cache (prefix_cache.py) and with peft.
 """
@@ -11,9 +11,9 @@ from typing import Any
 from course_lib.exercises import Chapter, Exercise, Expression
 from course_lib.language.words import mark, tr
 
-# Exercise 5: how many lengths to try, the steps of a training, and its seeds.
-LENGTHS, STEPS, SEEDS = 3, 200, (1, 2, 3)
-# Exercise 6: share of exact answers that is wanted.
+# Exercise 6: how many lengths to try, the steps of a training, its seeds, and the pairs that choose the best length.
+LENGTHS, STEPS, SEEDS, CHOOSING = 3, 200, (1, 2, 3), 50
+# Exercise 7: share of exact answers that is wanted.
 POLITE = 0.9
 
 
@@ -62,6 +62,26 @@ def _check_prefix(answer: Any) -> str | None:
         return tr("the logits differ from the library's by up to {gap:.2f}.", gap=gap)
     if not logits.requires_grad:
         return tr("no gradient reaches the rows: compute with them as they are, without detach, .data or no_grad.")
+    return None
+
+
+def _check_exact(answer: Any) -> str | None:
+    """Ask about three pairs with the same labels, of which one thing each decides."""
+    import torch
+
+    cases = (
+        ([0, 5, 1, 2, 0], True, mark("a label is the next token already, and where it is -100 any token may be")),
+        ([0, 5, 3, 2, 0], False, mark("one wrong token makes the whole answer wrong")),
+        ([0, 5, 1, 4, 0], False, mark("the end of the text belongs to the answer: it must stop there")),
+    )
+    likely = torch.tensor([ids for ids, _, _ in cases])
+    labels = torch.tensor([-100, 5, 1, 2, -100]).expand(len(cases), -1)
+    found = answer(torch.nn.functional.one_hot(likely, 7) - 3.0, labels)
+    if getattr(found, "ndim", 1) != 1 or len(found) != len(cases):
+        return tr("expected a list with one answer for each of {number} pairs.", number=len(cases))
+    for given, (_, wanted, advice) in zip(found, cases, strict=True):
+        if bool(given) != wanted:
+            return tr("{advice}.", advice=tr(advice))
     return None
 
 
@@ -125,7 +145,7 @@ def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) ->
 
 @cache
 def _shares(length: int) -> list[float]:
-    """Train as the notebook's cell does; return for each held-out pair of the judging half the share of seeds right."""
+    """Train as the notebook's cell does; return for each held-out pair the share of the seeds with a right answer."""
     from course_lib.prefix import products
     from course_lib.prefix.measure import right
     from course_lib.prefix.single_process_trainer import train
@@ -138,12 +158,12 @@ def _shares(length: int) -> list[float]:
         model, task = train(settings).model, PrefixTask(settings)
         assert model
         pairs = [example(pair.prompt, pair.target, task.codec.tokenizer.eos_token_id) for pair in task.data.held_out]
-        answers.append(right(model, pairs[len(pairs) // 2 :], model.base.device))
+        answers.append(right(model, pairs, model.base.device))
     return [mean(of_pair) for of_pair in zip(*answers, strict=True)]
 
 
 def _check_length(answer: Any) -> str | None:
-    """Train every length that the learner tried, and judge the chosen one by the pairs of the judging half."""
+    """Train each tried length; some held-out pairs choose the best, the others judge the learner's against it."""
     from course_lib.evaluation.bootstrap import difference
 
     chosen, tried = answer
@@ -151,11 +171,11 @@ def _check_length(answer: Any) -> str | None:
         return tr("you tried {number} lengths; at least {lengths}, please.", number=number, lengths=LENGTHS)
     if chosen not in tried:
         return tr("{chosen} is not among the lengths that you tried.", chosen=chosen)
-    shares = {length: _shares(length) for length in sorted(set(tried))}
-    means = {length: sum(values) / len(values) for length, values in shares.items()}
-    best = max(means, key=lambda length: (means[length], -length))
+    measured = {length: _shares(length) for length in sorted(set(tried))}
+    best = max(measured, key=lambda length: (mean(measured[length][:CHOOSING]), -length))
+    shares = {length: values[CHOOSING:] for length, values in measured.items()}
     enough = [length for length in shares if difference(shares[length], shares[best])[2] >= 0]
-    found = {"share": means[chosen], "best": means[best], "length": best, "shortest": enough[0]}
+    found = {"share": mean(shares[chosen]), "best": mean(shares[best]), "length": best, "shortest": enough[0]}
     if chosen not in enough:
         return tr("{share:.0%} are right, with {length} positions {best:.0%}; the interval excludes 0.", **found)
     if chosen > enough[0]:
@@ -225,6 +245,17 @@ CHAPTER = Chapter(
         "published training script.",
     ),
     Exercise(
+        "write exact(logits, labels): for each pair of the batch, whether greedy decoding gives its whole target",
+        _check_exact,
+        (
+            "logits.argmax(-1) is the most probable token at each position. Where does it have to be the label?",
+            "A position is as wanted if the two are equal, or (|) if the label is -100; .all(-1) asks this of all "
+            "positions of a pair.",
+        ),
+        Expression("exact_ours"),
+        f"{OURS} One forward pass is enough, because the right tokens so far are what greedy decoding would have read.",
+    ),
+    Exercise(
         "write lora(layer, inputs, outputs, rank): the layer's output gets 2·B·A·x on top; return [A, B]",
         _check_lora,
         (
@@ -256,11 +287,11 @@ CHAPTER = Chapter(
         _check_length,
         (
             "Try short and long prefixes: 1, 2, 5 and 20 positions, each with seeds 1, 2 and 3.",
-            "difference(shares, best) gives the mean difference and its interval. Worse is a length whose "
-            "interval lies wholly below 0.",
+            "difference(shares, best), both of the judging pairs alone, gives the mean difference and its interval. "
+            "Worse is a length whose interval lies wholly below 0.",
         ),
-        (5, [1, 2, 5, 20]),
-        "1, 2, 5 and 20 positions have 38, 68, 93 and 95 % exact answers: 5 are not told from 20, and 2 fall behind. "
+        (20, [1, 2, 5, 20]),
+        "1, 2, 5 and 20 positions have 37, 38, 51 and 67 % of the judging answers exact: the shorter ones fall behind. "
         "Each position takes room in every request. After more steps the lengths differ less.",
     ),
     Exercise(
