@@ -19,10 +19,14 @@ BUILD := hatchling editables
 FOR := $(WHEELS)/for.txt
 NEEDED = { $(BIN)/python -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])'; cat requirements.txt; }
 
-.PHONY: course check lint test tested rehearse lab site slides wheelhouse clean
+.PHONY: course extension check lint test tested rehearse lab site slides wheelhouse clean
 
-course: $(INSTALLED)
+course: extension
 	@$(BIN)/course run all
+
+# DeepSpeed's extension for CPU ranks: compiled here, or by the first run
+extension: $(INSTALLED)
+	@$(BIN)/python -m course_lib.training.cpu_extension
 
 # Two workers: tests/conftest.py says what stays together. The slowest files go first.
 PYTEST := $(BIN)/python -m pytest tests -n 2 --no-loadscope-reorder --durations 12
@@ -35,9 +39,9 @@ course check test tested rehearse: export OMP_WAIT_POLICY := passive
 check: lint
 	$(PYTEST) -m "not slow"
 
-# Lint runs beside the first notebooks: mypy keeps one core busy for a minute.
+# Lint and the compiler run beside the first notebooks: each keeps one core busy for a minute.
 test: $(INSTALLED)
-	@$(MAKE) --no-print-directory --jobs 2 lint tested
+	@$(MAKE) --no-print-directory --jobs 3 lint extension tested
 
 tested:
 	$(PYTEST) -m "not rehearse"
@@ -106,5 +110,4 @@ $(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
 	@$(INSTALL) -r requirements.txt
 	@$(INSTALL) --no-deps --editable .
 	@$(INSTALL) --no-deps $(TRITON) || echo "no Triton server for this machine: chapter 7 answers with its reader instead"
-	@$(BIN)/python -m course_lib.training.cpu_extension || true
 	@touch $@
