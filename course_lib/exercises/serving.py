@@ -1,10 +1,10 @@
-"""Exercises for chapter 7: a tensor for several ranks, an unseen damage, a step of batching, slots, number formats."""
+"""Exercises for chapter 7: a tensor for several ranks, a damaged module, a request, batching, slots, number formats."""
 
-import os
-import shutil
+import json
+from collections.abc import Callable, Mapping
 from heapq import heapreplace
+from http.client import HTTPConnection
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from course_lib.exercises import Chapter, Exercise, Expression
@@ -21,6 +21,31 @@ def convert(weight: "Tensor", heads: int, ranks: int, family: str) -> "list[Tens
         columns = weight.T.reshape(hidden, heads, 3, hidden // heads)
         weight = columns.transpose(1, 2)
     return list(weight.reshape(hidden, 3, hidden).chunk(ranks, dim=-1))
+
+
+def find(right: "Mapping[str, Tensor]", served: "Mapping[str, Tensor]") -> str | None:
+    """Return the first module whose output is off by more than 1 % of its length, None if there is none."""
+    for name, wanted in right.items():
+        if not (served[name] - wanted).norm() <= 0.01 * wanted.norm():
+            return name
+    return None
+
+
+def request(rows: list[list[int]], tasks: list[int], new: int) -> str:
+    """Return the JSON of a greedy request for up to `new` tokens behind each row of token ids."""
+    longest = max(map(len, rows))
+    tensors = {
+        "input_ids": [row + [0] * (longest - len(row)) for row in rows],
+        "input_lengths": [[len(row)] for row in rows],
+        "request_output_len": [[new] for _ in rows],
+        "runtime_top_k": [[1] for _ in rows],
+        "prompt_learning_task_name_ids": [[task] for task in tasks],
+    }
+    inputs = [
+        {"name": name, "shape": [len(rows), len(data[0])], "datatype": "UINT32", "data": data}
+        for name, data in tensors.items()
+    ]
+    return json.dumps({"inputs": inputs, "outputs": [{"name": "output_ids"}, {"name": "sequence_length"}]})
 
 
 def step(
@@ -87,49 +112,125 @@ def _mistake(parts: "Tensor", weight: "Tensor", heads: int, ranks: int, family: 
     return "the parts have the right shape, but numbers in wrong places"
 
 
-def _effect(damage: Any) -> tuple[list[str], float]:
-    """Damage a copy of the exported folder; return what `inspect` finds, and by how much the loss rises [nats]."""
-    import numpy as np
+def _check_find(answer: Any) -> str | None:
+    """Call the learner's function for a healthy model and for five kinds of trouble."""
     import torch
 
-    from course_lib.checkpoints.number_formats import NUMPY
-    from course_lib.pretrain import text_codec
-    from course_lib.serving import ini, layout, reader
-    from course_lib.serving.check import inspect
+    rng = torch.Generator().manual_seed(0)
+    # the lengths of the outputs differ, so that no single limit in numbers fits all
+    scales = {"wte": 0.002, "h.0.ln_1": 1.0, "h.0.attn.c_attn": 30.0, "h.0.mlp.c_fc": 0.5, "ln_f": 4.0}
+    right = {name: scale * torch.randn(1, 9, 16, generator=rng) for name, scale in scales.items()}
+    *_, third, fourth, _ = right
+
+    def served(change: "Callable[[Tensor], Tensor]", first: str) -> "dict[str, Tensor]":
+        names = list(right)
+        return {name: change(out) if names.index(name) >= names.index(first) else out for name, out in right.items()}
+
+    def rounded(out: "Tensor") -> "Tensor":
+        return out + 0.002 * out.std() * torch.randn(out.shape, generator=rng)
+
+    def without_number(out: "Tensor") -> "Tensor":
+        return torch.full_like(out, torch.nan)
+
+    cases = (
+        (right, None, "equal outputs are right"),
+        (
+            served(rounded, "wte"),
+            None,
+            "every number is off a little, as from rounding: compare the length of the difference, norm(), with that "
+            "of the output, not number by number",
+        ),
+        (served(_scaled, fourth), fourth, "name the first wrong module: the later ones get wrong inputs"),
+        (served(_scaled, "wte"), "wte", "small outputs have small errors"),
+        (served(_turned, third), third, "the same numbers in another order are wrong, with the same sum and norm"),
+        (served(without_number, third), third, "nan: each comparison with it is False; ask what is within the limit"),
+    )
+    for outputs, wanted, advice in cases:
+        if (found := answer(right, outputs)) != wanted:
+            return tr("expected {wanted}, got {found}: {advice}.", wanted=wanted, found=found, advice=tr(advice))
+    return None
+
+
+def _turned(out: "Tensor") -> "Tensor":
+    return out.flip(-1)
+
+
+def _scaled(out: "Tensor") -> "Tensor":
+    return -3 * out
+
+
+def _exported() -> Path:
     from course_lib.serving.products import WEIGHTS
-    from course_lib.world.genres import documents
 
-    exported = WEIGHTS.path()
-    folder, ranks = layout.find(exported)
-    config, _ = ini.read(folder, ranks)
-    name = next(spec for spec in layout.tensors(config) if spec.qkv).files(ranks)[0]
-    ids = torch.tensor([text_codec.load(exported / "tokenizer").encode(next(documents(1, seed=6)).text)])
-
-    def loss(place: Path) -> float:
-        with torch.inference_mode():
-            logits = reader.load(place).model(ids).logits[0, :-1]
-        return float(torch.nn.functional.cross_entropy(logits.float(), ids[0, 1:]))
-
-    with TemporaryDirectory(dir=exported.parent) as copy:
-        place = Path(shutil.copytree(folder, Path(copy, folder.name), copy_function=os.link))
-        numbers = np.fromfile(place / name, NUMPY.get(config.dtype, "<u2"))
-        (place / name).unlink()
-        np.asarray(damage(numbers)).tofile(place / name)
-        findings = [str(finding) for finding in inspect(place, values=True).findings]
-        return findings, 0.0 if findings else loss(place) - loss(folder)
+    return WEIGHTS.path()
 
 
-RISE = 1.0  # by how much the loss has to rise [nats per token]
+def _posted(bodies: list[str]) -> list[dict[str, Any]]:
+    """Send requests over HTTP to a server of the exported folder, and return its answers."""
+    from course_lib.serving import in_process_server
+
+    answers = []
+    with in_process_server.running(_exported()) as address:
+        for body in bodies:
+            connection = HTTPConnection(address)
+            connection.request("POST", "/v2/models/fastertransformer/infer", body)
+            answers.append(json.loads(connection.getresponse().read()))
+            connection.close()
+    return answers
 
 
-def _check_damage(answer: Any) -> str | None:
-    findings, rise = _effect(answer)
-    if findings:
-        return tr("course ft inspect finds it: {finding}", finding=findings[0])
-    if rise >= RISE:
-        return None
-    advice = tr("nothing is found, but the loss rises by only {rise:.2f} nats", rise=rise)
-    return tr("{advice}; {wanted:g} is wanted.", advice=advice, wanted=RISE)
+def _check_request(answer: Any) -> str | None:
+    """Compare what the server reads in two requests with what was wanted, and send them to a server."""
+    from course_lib.serving.in_process_server import inputs
+    from course_lib.serving.tensors import rows_of
+
+    calls = (([[5, 6, 7]], [1], 4), ([[9], [3, 4]], [0, 1], 2))
+    bodies = [answer([list(row) for row in rows], list(tasks), new) for rows, tasks, new in calls]
+    for body, (rows, tasks, new) in zip(bodies, calls, strict=True):
+        call = f"request({rows}, {tasks}, {new})"
+        if not isinstance(body, str):
+            return tr("{call}: expected a text; json.dumps makes one of a dictionary.", call=call)
+        asked = json.loads(body)
+        if problem := _form(asked, len(rows)):
+            return f"{call}: {problem}."
+        for index, (row, ids, task) in enumerate(zip(rows_of(inputs(asked)), rows, tasks, strict=True)):
+            read = (list(row.ids), row.output_length, row.task, row.greedy)
+            wanted = (ids, new, task, True)
+            names = ("input_ids", "request_output_len", "prompt_learning_task_name_ids", "runtime_top_k")
+            for name, found, expected in zip(names, read, wanted, strict=True):
+                if found != expected:
+                    parts = {"call": call, "name": name, "index": index, "found": found, "expected": expected}
+                    return tr("{call}: of {name} in row {index} the server reads {found}, not {expected}.", **parts)
+    for body, reply in zip(bodies, _posted(bodies), strict=True):
+        if "error" in reply:
+            return tr("the server refuses {body}: {error}.", body=body, error=reply["error"])
+        if lacking := {"output_ids", "sequence_length"} - {one["name"] for one in reply["outputs"]}:
+            return tr("the answer lacks {names}: ask for them in outputs.", names=", ".join(sorted(lacking)))
+    return None
+
+
+def _form(asked: dict[str, Any], batch: int) -> str | None:
+    """Return what is wrong with the tensors of a request, apart from their numbers."""
+    from course_lib.serving.repository import INPUTS
+
+    declared = {tensor.name: tensor for tensor in INPUTS}
+    lacking = [name for name, tensor in declared.items() if not tensor.optional]
+    for one in asked["inputs"]:
+        name, shape = one["name"], one["shape"]
+        if name not in declared:
+            return tr("the model declares no {name}", name=name)
+        if one["datatype"] != (wanted := declared[name].dtype):
+            return tr("{name}: datatype {found}, declared: {wanted}", name=name, found=one["datatype"], wanted=wanted)
+        if len(shape) != 2 or shape[0] != batch:
+            wanted = tr("[rows, numbers of a row]")
+            return tr("{name}: shape {shape}, expected {wanted}", name=name, shape=shape, wanted=wanted)
+        lengths = {len(row) if isinstance(row, list) else 1 for row in one["data"]}
+        if len(lengths) > 1:
+            return tr("{name}: rows of {lengths} numbers; pad the shorter with 0", name=name, lengths=sorted(lengths))
+        if (count := sum(lengths) * len(one["data"])) != shape[0] * shape[1]:
+            return tr("{name}: shape {shape}, but {count} numbers", name=name, shape=shape, count=count)
+        lacking = [each for each in lacking if each != name]
+    return tr("{names} missing", names=", ".join(lacking)) if lacking else None
 
 
 BATCH, FEWEST = 16, 20  # slots of the static server; texts that a judgement needs
@@ -193,15 +294,27 @@ CHAPTER = Chapter(
         "A rank gets whole heads, because the last axis has them one after the other. The exporter does the same.",
     ),
     Exercise(
-        "write damage(numbers): other numbers for the file, which inspect accepts and which spoil the model",
-        _check_damage,
+        "write find(right, served): the name of the first module whose output is wrong, None if none is",
+        _check_find,
         (
-            "`inspect` compares names and sizes, and looks for NaN and infinity. What does it not look at?",
-            "Keep the size, the type and even the numbers, and change their order.",
+            "Go through the modules in their order. By how much may an output differ that is only rounded?",
+            "Compare (served[name] - right[name]).norm() with 0.01 * right[name].norm(), and return the first name "
+            "whose difference is not within it.",
         ),
-        Expression("lambda numbers: numbers[::-1].copy()"),
-        "Any other order will do, zeros too. A sum over the file finds zeros, but no order. Only a comparison of what "
-        "the folder computes finds both.",
+        find,
+        "The inputs of the first wrong module are right, so the fault is its own: its weight, its bias or a setting.",
+    ),
+    Exercise(
+        "write request(rows, tasks, new): the JSON of a greedy request, a task for each row",
+        _check_request,
+        (
+            "Five tensors, the first dimension of each is the row. Shorter rows of ids are padded at the end; which "
+            "tensor tells the server where a row ends?",
+            'A dictionary name → nested list of rows; then a list of {"name": …, "shape": [rows, numbers of a row], '
+            '"datatype": "UINT32", "data": …}, and json.dumps({"inputs": …, "outputs": [{"name": "output_ids"}, …]}).',
+        ),
+        request,
+        "Any number may differ from row to row, so users with different tasks share a batch.",
     ),
     Exercise(
         "write step(waiting, running, slots): one step of continuous batching",
@@ -230,7 +343,7 @@ CHAPTER = Chapter(
             "Call simulate(step, lengths, slots) for several numbers of slots; the last end is the number of steps.",
             "Print the steps for 8 to 16 slots beside those of simulate(static, lengths, 16).",
         ),
-        Expression("(next(n for n in range(1, 17) if steps_of(step, n) <= steps_of(static, 16)), lengths)"),
+        Expression("(next(n for n in range(1, 17) if steps_of(step, n) <= steps_of(static, 16)), made)"),
         "The more equal the lengths, the less a free slot is worth: for texts of one length, 16 slots need 16.",
     ),
     Exercise(

@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing for a request."""
 
     def _infer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        given = {tensor["name"]: _tensor(tensor) for tensor in asked["inputs"]}
+        given = inputs(asked)
         rows, engine = rows_of(given), self.server.scheduler.engine
         for row in rows:
             engine.check(row)
@@ -92,6 +92,9 @@ class _Handler(BaseHTTPRequestHandler):
         return {"model_name": MODEL, "model_version": "1", "outputs": found}
 
 
-def _tensor(given: Mapping[str, Any]) -> Tensor:
-    """Return a tensor of the request from its JSON."""
-    return torch.from_numpy(np.array(given["data"], DTYPES[given["datatype"]]).reshape(given["shape"]))
+def inputs(asked: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors of a request from its JSON, by name."""
+    return {
+        one["name"]: torch.from_numpy(np.array(one["data"], DTYPES[one["datatype"]]).reshape(one["shape"]))
+        for one in asked["inputs"]
+    }

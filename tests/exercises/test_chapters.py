@@ -1,16 +1,21 @@
 """For every exercise: right answers are accepted, and wrong ones are rejected with a message of their own."""
 
+import json
 import re
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, prefix, pretrain, serving, subword
 from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.prefix.data import Sample
 from course_lib.prefix.samples import collate, rows
+
+from tests.serving import tiny
 
 # a chapter's exercises, and its right and wrong answers
 CHAPTERS: dict[str, tuple[Chapter, ModuleType]] = {
@@ -23,8 +28,13 @@ CHAPTERS: dict[str, tuple[Chapter, ModuleType]] = {
 EXERCISES = [(name, i + 1) for name, (chapter, _) in CHAPTERS.items() for i in range(len(chapter.exercises))]
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
+
+
 @pytest.fixture(autouse=True)
-def quick_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_experiments(monkeypatch: pytest.MonkeyPatch, exported: Path) -> None:
     """What the checks measure, without models and trainings."""
     for measured, quick in CHAPTERS["gptsan"][1].MEASURED.items():
         monkeypatch.setattr(gptsan, measured, quick)
@@ -33,7 +43,7 @@ def quick_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrain, "_training_text", lambda: "昼" * 100)
     monkeypatch.setattr(prefix, "_shares", CHAPTERS["prefix"][1].SHARES.__getitem__)
     monkeypatch.setattr(prefix, "_polite", lambda rows: CHAPTERS["prefix"][1].POLITE[rows[0][0]])
-    monkeypatch.setattr(serving, "_effect", CHAPTERS["serving"][1].effect)
+    monkeypatch.setattr(serving, "_exported", lambda: exported)
 
 
 def said(chapter: Chapter, number: int, answer: Any, capsys: pytest.CaptureFixture[str]) -> str:
@@ -87,6 +97,24 @@ def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
     for row, (length, tokens) in enumerate(zip(lengths, texts)):
         mask = torch.cat([front, text], 1)[row].tolist()
         assert prefix.slots(length, tokens, 4, 5) == (mask, places[row, 5 - tokens :].tolist())
+
+
+def test_the_request_of_chapter_seven_is_that_of_the_triton_client() -> None:
+    triton = pytest.importorskip("tritonclient.http")
+    asked = json.loads(serving.request([[9], [3, 4]], [0, 1], 2))
+    tensors = []
+    for one in asked["inputs"]:
+        tensors.append(triton.InferInput(one["name"], one["shape"], "UINT32"))
+        tensors[-1].set_data_from_numpy(np.array(one["data"], np.uint32), binary_data=False)
+    names = [triton.InferRequestedOutput(name, binary_data=False) for name in ("output_ids", "sequence_length")]
+    body, _ = triton.InferenceServerClient.generate_request_body(tensors, outputs=names)
+    expected = json.loads(body)
+    # the client writes the numbers of all rows in one list, and says at each output that it takes JSON
+    for one in asked["inputs"]:
+        one["data"] = [number for row in one["data"] for number in row]
+    for one in expected["outputs"]:
+        del one["parameters"]
+    assert asked == expected
 
 
 def test_the_steps_of_chapter_seven_are_those_of_its_simulation() -> None:

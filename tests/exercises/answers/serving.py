@@ -1,5 +1,6 @@
 """Right and wrong answers to the exercises of chapter 7."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,37 @@ def flat_split(weight: torch.Tensor, heads: int, ranks: int, family: str) -> Any
     return [part.reshape(hidden, 3, -1) for part in whole.reshape(hidden, -1).chunk(ranks, dim=1)]
 
 
-def effect(damage: Any) -> tuple[list[str], float]:
-    """The measurement of exercise 2 on eight numbers."""
-    numbers = np.arange(8, dtype="<f4")
-    changed = np.asarray(damage(numbers.copy()))
-    if changed.nbytes != numbers.nbytes:
-        return [f"short: x.bin: {changed.nbytes} bytes, expected {numbers.nbytes}"], 0.0
-    return [], float(np.abs(changed - numbers).mean())
+def first(wrong: Any) -> Any:
+    """An answer to exercise 2 that names the first module whose outputs are wrong by a rule of its own."""
+
+    def answer(right: Any, served: Any) -> str | None:
+        return next((name for name in right if wrong(right[name], served[name])), None)
+
+    return answer
+
+
+def last(right: Any, served: Any) -> str | None:
+    return first(lambda one, other: not (one - other).norm() <= 0.01 * one.norm())(
+        dict(reversed(right.items())), served
+    )
+
+
+def by_dictionary(**changed: Any) -> Any:
+    """An answer to exercise 3 with other tensors, or other fields of each tensor."""
+
+    def answer(rows: Any, tasks: Any, new: int) -> str:
+        asked = json.loads(serving.request(rows, tasks, new))
+        for one in asked["inputs"]:
+            if callable(change := changed.get(one["name"], changed.get("each"))):
+                one.update(change(one, rows, tasks, new))
+        asked["inputs"] = [one for one in asked["inputs"] if one["name"] not in changed.get("without", ())]
+        return json.dumps(asked | changed.get("whole", {}))
+
+    return answer
+
+
+def flat(one: Any, *_: Any) -> Any:
+    return {"data": [number for row in one["data"] for number in row]}
 
 
 def first_when_empty(waiting: Any, running: Any, slots: int) -> Any:
@@ -89,14 +114,22 @@ def steps_of(of: Any, slots: int) -> int:
     return serving.steps(LENGTHS, slots, of is serving.step)
 
 
-NAMES = {"measure": measure, "lengths": LENGTHS, "steps_of": steps_of, "step": serving.step, "static": None}
+NAMES = {
+    "json": json,
+    "measure": measure,
+    "lengths": LENGTHS,
+    "steps_of": steps_of,
+    "step": serving.step,
+    "static": None,
+}
 FEWEST = next(n for n in range(1, 17) if steps_of(serving.step, n) <= steps_of(None, 16))
 RIGHT: dict[int, list[Any]] = {
     1: [by_einsum],
-    2: [lambda numbers: numbers[::-1], lambda numbers: np.roll(numbers, 3)],
-    3: [serving.step],
-    4: [(FEWEST, LENGTHS), (np.int64(FEWEST), np.array(LENGTHS))],
-    5: [("fp16", measure), (np.str_("fp16"), measure), ("fp16", of_fp16_base)],
+    2: [serving.find, first(lambda one, other: not (one - other).std() / one.std() < 0.05)],
+    3: [serving.request, by_dictionary(each=flat), by_dictionary(without=["runtime_top_k"])],
+    4: [serving.step],
+    5: [(FEWEST, LENGTHS), (np.int64(FEWEST), np.array(LENGTHS))],
+    6: [("fp16", measure), (np.str_("fp16"), measure), ("fp16", of_fp16_base)],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -107,23 +140,43 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda weight, heads, ranks, family: weight.chunk(ranks), "expected one part [8, 3, 4]"),
     ],
     2: [
-        (lambda numbers: numbers[:-1], "inspect finds it: short"),
-        (lambda numbers: numbers.astype("<f2"), "inspect finds it: short"),
-        (lambda numbers: numbers + 1e-3, "only 0.00 nats"),
+        (first(lambda one, other: not torch.equal(one, other)), "compare the length of the difference"),
+        (first(lambda one, other: ((one - other).abs() > 0.05 * one.abs()).any()), "compare the length of the diff"),
+        (first(lambda one, other: not (one - other).abs().max() < 0.3), "small outputs have small errors"),
+        (first(lambda one, other: not abs(one.norm() - other.norm()) < 0.01 * one.norm()), "same sum and norm"),
+        (first(lambda one, other: (one - other).norm() > 0.01 * one.norm()), "each comparison with it is False"),
+        (last, "name the first wrong module"),
     ],
     3: [
+        (lambda rows, tasks, new: json.loads(serving.request(rows, tasks, new)), "json.dumps makes one"),
+        (by_dictionary(without=["input_lengths"]), "input_lengths missing"),
+        (by_dictionary(runtime_top_k=lambda *_: {"name": "top_k"}), "declares no top_k"),
+        (by_dictionary(each=lambda *_: {"datatype": "INT64"}), "datatype INT64, declared: UINT32"),
+        (by_dictionary(input_ids=lambda one, *_: {"shape": [one["shape"][1]]}), "expected [rows, numbers of a row]"),
+        (by_dictionary(input_ids=lambda one, rows, *_: {"data": rows}), "pad the shorter with 0"),
+        (by_dictionary(input_ids=lambda one, rows, *_: {"shape": [len(rows), 1]}), "but 3 numbers"),
+        (
+            by_dictionary(input_lengths=lambda one, rows, *_: {"data": [[max(map(len, rows))]] * len(rows)}),
+            "of input_ids in row 0 the server reads [9, 0], not [9]",
+        ),
+        (by_dictionary(prompt_learning_task_name_ids=lambda one, rows, *_: {"data": [[1]] * len(rows)}), "reads 1, not 0"),
+        (by_dictionary(runtime_top_k=lambda one, rows, *_: {"data": [[5]] * len(rows)}), "of runtime_top_k in row 0"),
+        (by_dictionary(whole={"outputs": [{"name": "output_ids"}]}), "the answer lacks sequence_length"),
+        (by_dictionary(start_id=None, each=None, whole={"inputs": []}), "missing"),
+    ],
+    4: [
         (first_when_empty, "as soon as a slot is free"),
         (late, "each job in a slot writes one token"),
         (last_come, "each job in a slot"),
         (lambda waiting, running, slots: serving.step(waiting, running, slots + 1), "the third has to wait"),
     ],
-    4: [
+    5: [
         ((16, LENGTHS), "slots are enough"),
         ((FEWEST - 1, LENGTHS), "too few"),
         ((8, [3, 4]), "at least 20 texts"),
         (8, "The task: find the fewest slots"),
     ],
-    5: [
+    6: [
         ("fp16", "The task: choose the number format"),
         (("fp32", measure), "half is allowed"),
         (("bf16", measure), "0.032 instead of 0.004"),
