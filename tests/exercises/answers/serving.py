@@ -117,7 +117,7 @@ def steps_of(of: Any, slots: int) -> int:
 NAMES = {
     "json": json,
     "measure": measure,
-    "lengths": LENGTHS,
+    "made": LENGTHS,
     "steps_of": steps_of,
     "step": serving.step,
     "static": None,
