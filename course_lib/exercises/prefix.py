@@ -212,7 +212,7 @@ def _check_polite(answer: Any) -> str | None:
 POLITE_ROWS = """(
     swapped := [example(pair.target, pair.prompt, end) for pair in plain.train],
     rows := cache_values(model, 20).requires_grad_(),
-    learn(partial(with_prefix, model, rows), [rows], batches(swapped, 400, 1), 0.3),
+    learn(partial(with_prefix, model, rows), [rows], batches(swapped, 400, 1), rate),
 )[1]"""
 OURS = "The folded cell below the exercise has the code."
 CHAPTER = Chapter(
