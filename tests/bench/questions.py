@@ -66,11 +66,12 @@ def main() -> None:
         run = seeds.trained(PrefixTask, settings, chosen.seed, place / "run")
         export(run.folder, place / "question.safetensors")
         prefix, held_out = read(place / "question.safetensors"), data.load(settings.data, codec).held_out
+        prompts, wanted = ([codec.decode(getattr(pair, part)) for pair in held_out] for part in ("prompt", "target"))
+        greedy = GenerateConfig(strategy="greedy", max_new_tokens=16)
+        rows = generator.generate(prompts, greedy, [prefix] * len(prompts))
     for entry in run.log:
         if entry["kind"] == "eval":
             print(f"step {entry['step']}: held-out loss {entry['loss']:.3f} nats")
-    prompts, wanted = ([codec.decode(getattr(pair, part)) for pair in held_out] for part in ("prompt", "target"))
-    rows = generator.generate(prompts, GenerateConfig(strategy="greedy", max_new_tokens=16), [prefix] * len(prompts))
     right, asked = Counter[str | None](), Counter[str | None]()
     for prompt, row, target in zip(prompts, rows, wanted, strict=True):
         fact = asked_for(prompt.split("。")[-2])
