@@ -88,7 +88,7 @@ NAMES: dict[str, Any] = {
     "lora_ours": lora,
     "plain": SimpleNamespace(train=[]),
     "cache_values": lambda model, length: torch.ones(length, 4),
-    **dict.fromkeys(("example", "end", "model", "with_prefix")),
+    **dict.fromkeys(("example", "end", "model", "with_prefix", "rate")),
     **dict.fromkeys(("learn", "partial", "batches"), lambda *_: None),
 }
 RIGHT: dict[int, list[Any]] = {
