@@ -229,7 +229,7 @@ def obedience(writer: "GPTSANGenerator", number: int = TEXTS) -> float:
         _, held_out = Examples(products.CLASSES.path()).split(settings.data.held_out, settings.engine.seed)
         for label, name in enumerate(names):
             if has_world():
-                how = GenerateConfig(spout=label, num_generate=number, max_new_tokens=200, top_k=0, seed=7)
+                how = GenerateConfig(spout=label, num_generate=number, max_new_tokens=200, top_k=0, seed=label)
                 yield from (check(text.strip()).genre == name for text in writer.continue_text("", how))
             else:
                 texts = [example for example in held_out if example["i"] == label][:number]

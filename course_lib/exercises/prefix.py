@@ -66,7 +66,7 @@ def _check_prefix(answer: Any) -> str | None:
 
 
 def _check_exact(answer: Any) -> str | None:
-    """Ask about three pairs with the same labels, of which one thing each decides."""
+    """Judge three pairs with the same labels: a right answer, one with a wrong token, one that does not stop."""
     import torch
 
     cases = (
