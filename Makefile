@@ -19,12 +19,16 @@ BUILD := hatchling editables
 FOR := $(WHEELS)/for.txt
 NEEDED = { $(BIN)/python -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])'; cat requirements.txt; }
 
-.PHONY: course extension check lint test tested rehearse lab site slides wheelhouse clean
+.PHONY: course products extension check lint test tested rehearse lab site slides wheelhouse clean
 
-course: extension
+# The compiler runs beside chapters 1 to 3; the first training waits for it.
+course: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs 2 extension products
+
+products: $(INSTALLED)
 	@$(BIN)/course run all
 
-# DeepSpeed's extension for CPU ranks: compiled here, or by the first run
+# DeepSpeed's extension for CPU ranks
 extension: $(INSTALLED)
 	@$(BIN)/python -m course_lib.training.cpu_extension
 
@@ -34,7 +38,7 @@ SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
 # The workers share the cores: one thread in each, and servers that they start do not spin while they wait.
 check test tested rehearse: export OMP_NUM_THREADS := 1
-course check test tested rehearse: export OMP_WAIT_POLICY := passive
+course products check test tested rehearse: export OMP_WAIT_POLICY := passive
 
 check: lint
 	$(PYTEST) -m "not slow"
@@ -107,7 +111,9 @@ $(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
 	@test ! -e $(FOR) || $(NEEDED) | cmp -s - $(FOR) || { echo "$(WHEELS)/ is for another machine, Python or requirements.txt; run make wheelhouse again, or remove it"; exit 1; }
 	@echo "installing into $(VENV) (once; about 3 minutes)"
 	@$(INSTALL) "$$(grep '^torch==' requirements.txt)"
-	@$(INSTALL) -r requirements.txt
+	@# The pins are complete, so pip need not solve them again (17 s); where a system needs a package more, pip check sees it.
+	@$(INSTALL) --no-deps -r requirements.txt
+	@$(PIP) check > /dev/null || $(INSTALL) -r requirements.txt
 	@$(INSTALL) --no-deps --editable .
 	@$(INSTALL) --no-deps $(TRITON) || echo "no Triton server for this machine: chapter 7 answers with its reader instead"
 	@touch $@

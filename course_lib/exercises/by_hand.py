@@ -321,6 +321,38 @@ def _check_top_p(top_p: Any) -> str | None:
     return None
 
 
+def _check_rope(rope: Any) -> str | None:
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+    x = _numbers(2, 1, 5, 8)
+    peer = LlamaRotaryEmbedding(LlamaConfig(hidden_size=8, num_attention_heads=1))
+
+    def turned(pairs: Tensor, angles: Tensor) -> Tensor:
+        u, v = pairs
+        return torch.cat([u * angles.cos() - v * angles.sin(), v * angles.cos() + u * angles.sin()], -1)
+
+    for start in (0, 3):
+        places = torch.arange(start, start + 5)
+        halves, angles = torch.stack(x.chunk(2, -1)), places[:, None] * 10000.0 ** (-torch.arange(4) / 4)
+        neighbors = turned(torch.stack([x[..., ::2], x[..., 1::2]]), angles)
+        mistakes = {
+            mark("the first row has the position `start`"): turned(halves, angles - start * angles[1:2] / places[1]),
+            mark("the sign: (u, v) becomes (u cos a − v sin a, v cos a + u sin a)"): turned(halves, -angles),
+            mark("the exponent is −i / (number of points): half the size"):
+                turned(halves, places[:, None] * 10000.0 ** (-torch.arange(4) / 8)),
+            mark("point i is made of numbers i and i + size / 2, not of two neighbors"): neighbors,
+            mark("point i is made of numbers i and i + size / 2, and its numbers stay in these places"):
+                torch.stack(neighbors.chunk(2, -1), -1).flatten(-2),
+        }  # fmt: skip
+        expected, _ = apply_rotary_pos_emb(x, x, *peer(x, places[None]))
+        if problem := _problem(
+            rope(x, start=start) if start else rope(x), expected, mistakes, tr("transformers' Llama")
+        ):
+            return problem
+    return None
+
+
 # The loss depends on the profile's vocabulary and text, so it is compared with that of another rate. On real text the
 # losses lie closer together than on the small world.
 GAIN, GAIN_ON_REAL_TEXT, STEPS, USUAL = 0.9, 0.08, 60, 3e-3
@@ -369,7 +401,7 @@ def _articles() -> tuple[list[str], list[str]]:
 
 
 def articles() -> list[str]:
-    """Return encyclopedia articles to train on; the check of exercise 11 measures on others."""
+    """Return encyclopedia articles to train on; the check of exercise 12 measures on others."""
     return _articles()[0]
 
 
@@ -500,6 +532,16 @@ CHAPTER = Chapter(
             "torch.zeros_like(chances).scatter(-1, places, kept) puts the kept ones back.",
         ),
         Expression("top_p_ours"),
+        FOLDED,
+    ),
+    Exercise(
+        "write rope(x, theta=10000.0, start=0): each point of queries or keys, turned by its position and its speed",
+        _check_rope,
+        (
+            "speeds = theta ** (-torch.arange(0, size, 2) / size); the angles are [seq, size / 2].",
+            "x.chunk(2, dim=-1) gives u and v of all points; torch.cat puts the turned halves side by side.",
+        ),
+        Expression("rope_ours"),
         FOLDED,
     ),
     Exercise(

@@ -78,8 +78,9 @@ RIGHT: dict[int, list[Any]] = {
     7: [COURSE["learn_ours"], lambda *given: list(COURSE["learn_ours"](*given))],
     8: [COURSE["attend_cached"]],
     9: [COURSE["top_p_ours"]],
-    10: [(trial, 12e-3), (trial, np.float32(0.012)), (trial, torch.tensor(0.012))],
-    11: [lambda data: Bytes()],
+    10: [COURSE["rope_ours"]],
+    11: [(trial, 12e-3), (trial, np.float32(0.012)), (trial, torch.tensor(0.012))],
+    12: [lambda data: Bytes()],
 }
 MASKED = ".masked_fill(future, -torch.inf).softmax(-1)"
 WRONG: dict[int, list[tuple[Any, str]]] = {
@@ -149,12 +150,19 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
                                 "ordered * (before < p)")), "put the probabilities back"),
     ],
     10: [
+        (changed("rope_ours", ("torch.arange(start, start + seq)", "torch.arange(seq)")), "has the position `start`"),
+        (changed("rope_ours", ("one * angles.cos() - two", "one * angles.cos() + two"),
+                 ("two * angles.cos() + one", "two * angles.cos() - one")), "the sign"),
+        (changed("rope_ours", ("torch.arange(0, size, 2) / size", "torch.arange(size // 2) / size")), "half the size"),
+        (changed("rope_ours", ("x.chunk(2, dim=-1)", "x[..., ::2], x[..., 1::2]")), "not of two neighbors"),
+    ],
+    11: [
         (4e-2, "The task: find a learning rate"),
         ((trial, 0.004), "too cautious"),
         ((trial, 0.08), "too high"),
         ((trial, 2.0), "overshoots"),
     ],
-    11: [
+    12: [
         (lambda data: Bytes(shift=2), "worse than the frequencies"),
         (lambda data: Bytes(ahead=True), "looks ahead"),
         (lambda data: Bytes(size=300), "expected logits"),
