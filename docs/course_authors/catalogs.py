@@ -3,10 +3,12 @@
 notebooks.po has the Markdown cells and the texts of code cells, each under its notebook and cell ("03_tokenizers
 c03-007"); pages.po has the Markdown pages, cut by pages.py; course.po, in the package, has what the library says: the
 calls of `tr`, `mark` and `progress`, which Babel (https://babel.pocoo.org) finds, and the texts of the exercises. If an
-English text changes, its translation is kept, shown and listed as fuzzy until a translator accepts it.
+English text changes, its translation is kept, shown and listed as fuzzy until a translator accepts it; if only numbers
+change, they change in the translation, too.
 """
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -32,6 +34,7 @@ from course_authors.notebooks import BADGE_TAG, SETUP_TAG
 NOTEBOOKS, PAGES, COURSE = DOMAINS = ("notebooks", "pages", "course")
 LOCALE = REPOSITORY / "docs" / "locale"
 LIBRARY = REPOSITORY / "course_lib"
+NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 # Functions whose first argument is a message; the unit and the label of a progress bar.
 KEYWORDS: tuple[dict[str, Any], ...] = ({"tr": None, "mark": None, "progress": (2,)}, {"progress": (3,)})
 
@@ -153,7 +156,9 @@ def current(language: str, domain: str) -> Catalog:
         similar = 0.75 if message.context is None else 0.4 if len(former) > 1 else 0
         for old in [former.pop(text) for text in get_close_matches(str(message.id), former, 1, similar)]:
             catalog.delete(old.id, old.context)
-            catalog.add(message.id, old.string, flags={"fuzzy"}, context=old.context)
+            same = None if old.fuzzy else renumbered(str(old.id), str(message.id), str(old.string))
+            flags = {"fuzzy"} if same is None else set()
+            catalog.add(message.id, same or old.string, flags=flags, context=old.context)
     catalog.update(new, no_fuzzy_matching=True, update_creation_date=False)
     for message in catalog:
         if message.id and message.string and not message.fuzzy and domain == COURSE:
@@ -161,6 +166,20 @@ def current(language: str, domain: str) -> Catalog:
             if fields != given:
                 raise CourseError(f"{po_file(language, domain)}: {message.id!r}: fields {given}, not {fields}")
     return catalog
+
+
+def renumbered(old: str, new: str, translation: str) -> str | None:
+    """Return the translation of `new` if it differs from `old` in numbers only, and the translation has the same ones.
+
+    Otherwise, or if it is not clear which number became which, return None: a translator must look.
+    """
+    before, after = NUMBER.findall(old), NUMBER.findall(new)
+    if NUMBER.sub("0", old) != NUMBER.sub("0", new) or Counter(before) != Counter(NUMBER.findall(translation)):
+        return None
+    changed = dict(zip(before, after, strict=True))
+    if any(changed[one] != other for one, other in zip(before, after, strict=True)):
+        return None
+    return NUMBER.sub(lambda number: changed[number[0]], translation)
 
 
 def read(language: str, domain: str) -> Catalog:

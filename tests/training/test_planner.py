@@ -107,7 +107,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("attention", [pytest.param("eager", marks=pytest.mark.rehearse), "sdpa"])
 @pytest.mark.parametrize("recompute", RECOMPUTE)
 def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, recompute):
     model = MODELS[kind] | {

@@ -69,6 +69,33 @@ def test_a_changed_literal_of_a_cell_keeps_its_own_translation(english: dict[str
     assert sum("fuzzy" in line for line in catalogs.open_texts("ja")) == 1
 
 
+@pytest.mark.parametrize(
+    ("changed", "translation", "expected"),
+    [
+        ("98 % of 256 texts in 120 s", "2分以内に256の文章の98%", None),  # where is 111?
+        ("98 % of 256 texts in 120 s", "111秒、256の文章の98%", "120秒、256の文章の98%"),
+        ("98 % of 1,024 texts in 9.5 s", "111秒、256の文章の98%", "9.5秒、1,024の文章の98%"),
+        ("98 % of 256 tales in 120 s", "111秒、256の文章の98%", None),
+    ],
+)
+def test_a_changed_number_changes_in_the_translation_too(changed: str, translation: str, expected: str | None) -> None:
+    assert catalogs.renumbered("98 % of 256 texts in 111 s", changed, translation) == expected
+
+
+def test_one_number_that_became_two_needs_a_translator() -> None:
+    assert catalogs.renumbered("2 of 2", "3 of 4", "2のうち2") is None
+    assert catalogs.renumbered("2 of 2", "3 of 3", "2のうち2") == "3のうち3"
+
+
+def test_a_changed_number_is_not_fuzzy(english: dict[str, list[Entry]]) -> None:
+    english[NOTEBOOKS] = [Entry("The loss is 1.97 nats.", Path("a"), "01 c1")]
+    catalogs.update("ja")
+    translate(NOTEBOOKS, "損失は1.97ナットです。")
+    english[NOTEBOOKS] = [Entry("The loss is 2.01 nats.", Path("a"), "01 c1")]
+    assert catalogs.translations("ja", NOTEBOOKS) == {("01 c1", "The loss is 2.01 nats."): "損失は2.01ナットです。"}
+    assert not [line for line in catalogs.open_texts("ja") if line.startswith("notebooks")]
+
+
 @pytest.mark.rehearse
 def test_a_second_update_changes_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogs, "LOCALE", tmp_path)
