@@ -111,8 +111,8 @@ $(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
 	@test ! -e $(FOR) || $(NEEDED) | cmp -s - $(FOR) || { echo "$(WHEELS)/ is for another machine, Python or requirements.txt; run make wheelhouse again, or remove it"; exit 1; }
 	@echo "installing into $(VENV) (once; about 3 minutes)"
 	@$(INSTALL) "$$(grep '^torch==' requirements.txt)"
-	@# The pins are complete, so pip need not solve them again (17 s); where a system needs a package more, pip check sees it.
-	@$(INSTALL) --no-deps -r requirements.txt
+	@# The pins are complete, so two pips can unpack them, without solving; where a system needs a package more, pip check sees it.
+	@sed 's/ *#.*//' requirements.txt | grep -v '^torch=' | xargs -n 140 -P 2 $(INSTALL) --no-deps
 	@$(PIP) check > /dev/null || $(INSTALL) -r requirements.txt
 	@$(INSTALL) --no-deps --editable .
 	@$(INSTALL) --no-deps $(TRITON) || echo "no Triton server for this machine: chapter 7 answers with its reader instead"

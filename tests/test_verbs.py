@@ -87,6 +87,7 @@ def test_from_lines_to_a_model_that_generates(course: Course) -> None:
     assert len(first["texts"]) == 2 and all(text.startswith("雨が") for text in second["texts"])
 
 
+@pytest.mark.rehearse
 def test_from_texts_with_classes_to_a_gptsan_that_writes(course: Course) -> None:
     listed = workspace.data("classified/list.csv")
     texts = " ".join(map(str, sorted(listed.parent.glob("*/0*.txt"))))

@@ -28,6 +28,7 @@ from tests.scale.corpora import in_order, scaled, settings, write_xz
 CLEANING = STAGES[: STAGES.index(Clean) + 1]
 
 
+@pytest.mark.rehearse
 def test_the_local_engine(tmp_path: Path, expected: dict[str, bytes]) -> None:
     chosen = settings(tmp_path / "run", tasks=3, workers=2)
     said = run(chosen)

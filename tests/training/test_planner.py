@@ -85,6 +85,7 @@ def measured():
     return [json.loads(line) for line in re.findall(r"^MEASURED (.*)$", said, re.MULTILINE)]
 
 
+@pytest.mark.rehearse
 def test_states_are_those_of_deepspeed_to_the_byte(measured):
     assert len(measured) == 2 and len(measured[0]) == 8 * len(KINDS)
     for first, second in zip(*measured):

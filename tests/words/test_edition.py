@@ -65,6 +65,7 @@ def test_absolute_links_lead_to_the_edition() -> None:
         assert links.moved(f"[x]({ABSOLUTE}{link}).", PATHS[1]) == f"[x]({ABSOLUTE}{moved})."
 
 
+@pytest.mark.rehearse
 def test_outputs_are_kept_while_the_code_is_the_same(edition: Path) -> None:
     path = edition / "notebooks" / PATHS[2].name
     stored = nbformat.read(path, as_version=4)

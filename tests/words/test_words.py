@@ -92,6 +92,7 @@ def test_print_leaves_values_alone_in_a_notebook() -> None:
     assert ran.stdout == "text ['text'] {'text': 12} text  | text\n", ran.stderr
 
 
+@pytest.mark.rehearse
 def test_babel_finds_every_message() -> None:
     """It does not look into the fields of f-strings."""
     for path in sorted(catalogs.LIBRARY.rglob("*.py")):
