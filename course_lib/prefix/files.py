@@ -3,7 +3,7 @@
 course: a safetensors file with a tensor `prefix`; its metadata has task, base model digest, shape and settings as JSON.
 rinna: the bare tensor [P, width], saved with torch.save, as by rinna's prefix-tuning-gpt and FasterTransformer.
 peft: a Hugging Face peft folder. What peft does not store, the course writes to conversion.json in the same folder.
-cartridge: the same folder for peft's tuner CARTRIDGE (Cartridges, arXiv:2506.06266), which may keep its first rows fixed.
+cartridge: the same folder for peft's tuner CARTRIDGE (arXiv:2506.06266), whose training may keep the first rows fixed.
 """
 
 import json
