@@ -59,8 +59,8 @@ copied from its training text, and it has the slant of that text. It was not tun
 Nothing but the loss was measured.
 """
 # The first lines of a card, if the tokenizer takes prepared text.
-WARNING = """**Do not send raw text to another server** (vLLM, llama.cpp): its tokenizer can give wrong tokens, without an
-error. Send token ids, for example `prompt_token_ids` in vLLM, made with
+WARNING = """**Do not send raw text to another server** (vLLM, llama.cpp): its tokenizer can give wrong tokens, without
+an error. Send token ids, for example `prompt_token_ids` in vLLM, made with
 `course_lib.subword.folder.load(FOLDER).encode(text)`.
 
 """
