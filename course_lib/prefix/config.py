@@ -20,8 +20,8 @@ from course_lib.settings import config
 from course_lib.settings.config import STRICT, setting
 from course_lib.training.settings import RunConfig
 
-# Prefix format: the course's own safetensors file, rinna's torch file, or a peft folder.
-Form = Literal["course", "rinna", "peft"]
+# Prefix format: the course's own safetensors file, rinna's torch file, or a peft folder (prefix tuning or cartridge).
+Form = Literal["course", "rinna", "peft", "cartridge"]
 # Name of the prefix file in a run folder and in a product.
 FILE = "prefix.safetensors"
 # Ways to train a task that the notebook compares, with the learning rates that it tries on a small base.

@@ -1,8 +1,9 @@
-"""Prefix files in three formats, which all contain the same values in the same order.
+"""Prefix files in four formats, which all contain the same values in the same order.
 
 course: a safetensors file with a tensor `prefix`; its metadata has task, base model digest, shape and settings as JSON.
 rinna: the bare tensor [P, width], saved with torch.save, as by rinna's prefix-tuning-gpt and FasterTransformer.
 peft: a Hugging Face peft folder. What peft does not store, the course writes to conversion.json in the same folder.
+cartridge: the same folder for peft's tuner CARTRIDGE (arXiv:2506.06266), whose training may keep the first rows fixed.
 """
 
 import json
@@ -28,6 +29,10 @@ TENSOR, ABOUT = "prefix", "course_prefix"
 # Names that peft uses for its files and tensor.
 CONFIG, WEIGHTS, EMBEDDINGS = "adapter_config.json", "adapter_model.safetensors", "prompt_embeddings"
 OURS = "conversion.json"
+# peft's types of adapters that hold a prefix, by form.
+TYPES: dict[Form, str] = {"peft": "PREFIX_TUNING", "cartridge": "CARTRIDGE"}
+# Number of first rows that a cartridge's training keeps fixed: peft's setting, and our name for it in Prefix.settings.
+FROZEN = "num_frozen_tokens"
 
 
 def read(path: Path) -> Prefix:
@@ -67,16 +72,22 @@ def _read_file(path: Path) -> Prefix:
 
 def _read_peft(folder: Path) -> Prefix:
     config, ours = read_json(folder / CONFIG), folder / OURS
-    kind = config.get("peft_type"), config.get("task_type")
-    if kind != ("PREFIX_TUNING", "CAUSAL_LM"):
-        raise CourseError(
-            f"{folder}: a peft adapter of type {kind[0]} for {kind[1]}; expected PREFIX_TUNING for CAUSAL_LM"
-        )
+    kind, task = config.get("peft_type"), config.get("task_type")
+    if kind not in TYPES.values() or task != "CAUSAL_LM":
+        allowed = " or ".join(TYPES.values())
+        raise CourseError(f"{folder}: a peft adapter of type {kind} for {task}; expected {allowed} for CAUSAL_LM")
     heads = config["num_attention_heads"]
     shape = {"layers": config["num_layers"], "heads": heads, "head_size": config["token_dim"] // heads}
     with safe_open(require_file(folder / WEIGHTS), "pt") as tensors:
         values = tensors.get_tensor(EMBEDDINGS)
-    return _described(values, {"task": folder.name} | (read_json(ours) if ours.is_file() else {}) | {"shape": shape})
+    rows, frozen = config["num_virtual_tokens"], config.get(FROZEN, 0)
+    if rows != len(values) or not 0 <= frozen <= rows:
+        stated = f"num_virtual_tokens {rows} and {FROZEN} {frozen}"
+        raise CourseError(f"{folder}: {CONFIG} has {stated}, {WEIGHTS} has {len(values)} rows")
+    about = {"task": folder.name} | (read_json(ours) if ours.is_file() else {}) | {"shape": shape}
+    if frozen:
+        about["settings"] = about.get("settings", {}) | {FROZEN: frozen}
+    return _described(values, about)
 
 
 def _described(values: Tensor, about: dict[str, Any]) -> Prefix:
@@ -98,8 +109,8 @@ def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path |
         "shape": asdict(prefix.shape) if prefix.shape else None,
         "settings": prefix.settings,
     }
-    if form == "peft":
-        config = _peft_config(prefix, base_folder)
+    if form in TYPES:
+        config = _peft_config(prefix, form, base_folder)
         with atomic_folder(path) as folder:
             (folder / WEIGHTS).write_bytes(save({EMBEDDINGS: values}, {"format": "pt"}))
             (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf8")
@@ -112,24 +123,25 @@ def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path |
             file.write(save({TENSOR: values}, {ABOUT: json.dumps(about, ensure_ascii=False)}))
 
 
-def _peft_config(prefix: Prefix, base_folder: Path | None) -> dict[str, Any]:
+def _peft_config(prefix: Prefix, form: Form, base_folder: Path | None) -> dict[str, Any]:
     shape = prefix.shape
     if shape is None:
         raise UsageError(
             "--base: not set; give the folder of the prefix's model: the file does not state its layers and heads"
         )
     width = shape.heads * shape.head_size
-    return {
+    own: dict[str, Any] = {"encoder_hidden_size": width, "prefix_projection": False}
+    if form == "cartridge":
+        own = {FROZEN: prefix.settings.get(FROZEN, 0)}
+    return own | {
         # The peft folder may be published, so store only the base model's folder name, not its path on this machine.
         "base_model_name_or_path": base_folder.resolve().name if base_folder else None,
-        "encoder_hidden_size": width,
         "inference_mode": True,
         "num_attention_heads": shape.heads,
         "num_layers": shape.layers,
         "num_transformer_submodules": 1,
         "num_virtual_tokens": len(prefix),
-        "peft_type": "PREFIX_TUNING",
-        "prefix_projection": False,
+        "peft_type": TYPES[form],
         "task_type": "CAUSAL_LM",
         "token_dim": width,
     }

@@ -35,7 +35,8 @@ CARD = """---
 
 # {title}
 
-A {family} of {parameters:,} parameters, trained from scratch on Japanese text. It sees {positions} tokens at most.
+{warning}A {family} of {parameters:,} parameters, trained from scratch on Japanese text.
+It sees {positions} tokens at most.
 
 ## How to use it
 
@@ -56,6 +57,12 @@ These weights are the {weights}, stored as {dtype}.
 The model continues text; it knows nothing but which tokens follow which. What it writes may be false, offensive or
 copied from its training text, and it has the slant of that text. It was not tuned to follow instructions, nor filtered.
 Nothing but the loss was measured.
+"""
+# The first lines of a card, if the tokenizer takes prepared text.
+WARNING = """**Do not send raw text to another server** (vLLM, llama.cpp): its tokenizer can give wrong tokens, without
+an error. Send token ids, for example `prompt_token_ids` in vLLM, made with
+`course_lib.subword.folder.load(FOLDER).encode(text)`.
+
 """
 PREPARED = """The tokenizer expects text that is normalized and segmented as its training text was, which
 `preparation.json` records and `transformers` knows nothing of. The course's own command takes raw Japanese, and gives
@@ -133,13 +140,14 @@ def _card(target: Path, run: Path, settings: PretrainConfig, license: str | None
         pipeline_tag="text-generation",
         tags=[family.model_type, "japanese", "pretrained-from-scratch", "deepspeed"],
     )
-    chosen = config.to_dict(settings)
+    chosen, prepared = config.to_dict(settings), (run / "tokenizer" / "preparation.json").is_file()
     card = CARD.format(
         front=front.to_yaml(),
         title=target.parent.name if target.name == run_dir.MODEL else target.name,
         family=family.title,
         positions=model.max_position_embeddings,
-        usage=(PREPARED if (run / "tokenizer" / "preparation.json").is_file() else PLAIN).format(name=target.name),
+        warning=WARNING if prepared else "",
+        usage=(PREPARED if prepared else PLAIN).format(name=target.name),
         samples=read_json(run / run_dir.DEEPSPEED)["train_batch_size"],
         length=settings.data.seq_length,
         inputs="".join(f"| {name} | {each['documents']:,} | {each['tokens']:,} |\n" for name, each in rows),

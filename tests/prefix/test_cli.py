@@ -43,9 +43,12 @@ def test_convert_through_all_forms(model: Path, tmp_path: Path) -> None:
     torch.save(prefix(5).half(), start)
     course("convert", start, "-o", tmp_path / "a.safetensors", "--base", model, "--task", "smileys")
     course("convert", tmp_path / "a.safetensors", "-o", tmp_path / "b", "--form", "peft")
-    said = course("convert", tmp_path / "b", "-o", tmp_path / "c.weight", "--form", "rinna")
+    course("convert", tmp_path / "b", "-o", tmp_path / "d", "--form", "cartridge")
+    said = course("convert", tmp_path / "d", "-o", tmp_path / "c.weight", "--form", "rinna")
     assert said == f"smileys: 5 positions of 192 numbers, rinna form → {tmp_path / 'c.weight'}\n"
     assert torch.equal(torch.load(tmp_path / "c.weight", weights_only=True), prefix(5).half().float())
     assert (read(tmp_path / "b").task, read(tmp_path / "b").base) == ("smileys", digest(model))
+    with pytest.raises(Exception, match="'gguf' is not one of 'course', 'rinna', 'peft', 'cartridge'"):
+        course("convert", start, "-o", tmp_path / "e", "--form", "gguf")
     with pytest.raises(CourseError, match="is the input "):
         course("convert", start, "-o", start)

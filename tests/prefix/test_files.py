@@ -1,4 +1,4 @@
-"""Files of prefixes: all three forms there and back, real peft on both ends, and files that are no prefix."""
+"""Files of prefixes: all four forms there and back, real peft on both ends, and files that are no prefix."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
 from course_lib.prefix.files import Prefix, read, write
-from peft import PeftModel, PrefixTuningConfig, get_peft_model
+from peft import CartridgeConfig, PeftModel, PrefixTuningConfig, get_peft_model
 from safetensors.torch import save_file
 
 from tests.generation.test_prefix_cache import ids, prefix, run
@@ -55,17 +55,19 @@ def test_rinnas_form(tmp_path: Path) -> None:
 
 
 @FAMILY
-def test_peft_reads_what_we_write(family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["peft", "cartridge"])
+def test_peft_reads_what_we_write(family: str, form: Form, tmp_path: Path) -> None:
     base(family).save_pretrained(tmp_path / "base")
     mine = Prefix(prefix(5), "task")
-    write(mine, tmp_path / "adapter", "peft", tmp_path / "base")
+    write(mine, tmp_path / "adapter", form, tmp_path / "base")
     theirs = PeftModel.from_pretrained(base(family), str(tmp_path / "adapter")).eval()
     text = ids(2, 7)
     expected = theirs(text, attention_mask=torch.ones_like(text)).logits
     torch.testing.assert_close(run(base(family), [mine.values] * 2, text), expected, atol=1e-5, rtol=1e-5)
     found = read(tmp_path / "adapter")
     assert (found.task, found.base, found.shape) == ("task", frozen_base.digest(tmp_path / "base"), SHAPE)
-    write(mine, tmp_path / "adapter", "peft", tmp_path / "base")  # over its own product
+    assert torch.equal(found.values, mine.values)
+    write(mine, tmp_path / "adapter", form, tmp_path / "base")  # over its own product
     assert all(str(tmp_path).encode() not in file.read_bytes() for file in (tmp_path / "adapter").iterdir())
 
 
@@ -83,6 +85,27 @@ def test_we_read_what_peft_writes(family: str, projection: bool, tmp_path: Path)
     text = ids(2, 7)
     expected = theirs(text, attention_mask=torch.ones_like(text)).logits
     torch.testing.assert_close(run(base(family), [found.values] * 2, text), expected, atol=1e-5, rtol=1e-5)
+
+
+@FAMILY
+@pytest.mark.parametrize("frozen", [0, 2, 5])
+def test_cartridges_both_ways(family: str, frozen: int, tmp_path: Path) -> None:
+    """From a cartridge that peft wrote to a course prefix, and back to one that peft loads."""
+    torch.manual_seed(5)
+    how = CartridgeConfig(task_type="CAUSAL_LM", num_virtual_tokens=5, num_frozen_tokens=frozen)
+    theirs = get_peft_model(base(family), how).eval()
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    write(read(tmp_path / "theirs"), tmp_path / "ours.safetensors")
+    found = read(tmp_path / "ours.safetensors")
+    assert (found.task, found.shape, found.settings.get("num_frozen_tokens", 0)) == ("theirs", SHAPE, frozen)
+    text = ids(2, 7)
+    expected = theirs(text, attention_mask=torch.ones_like(text)).logits
+    torch.testing.assert_close(run(base(family), [found.values] * 2, text), expected, atol=1e-5, rtol=1e-5)
+    write(found, tmp_path / "again", "cartridge")
+    again = PeftModel.from_pretrained(base(family), str(tmp_path / "again")).eval()
+    assert torch.equal(again(text, attention_mask=torch.ones_like(text)).logits, expected)
+    encoder = again.prompt_encoder["default"]
+    assert torch.equal(encoder.weight, found.values) and encoder.num_frozen_tokens == frozen
 
 
 def test_conversion_fills_in_the_base_and_checks_it(tmp_path: Path) -> None:
@@ -145,11 +168,26 @@ def test_what_is_no_prefix_is_refused_in_one_line(
     [
         ({"peft_type": "LORA"}, "a peft adapter of type LORA for CAUSAL_LM; expected PREFIX_TUNING"),
         ({"num_layers": "three"}, "not a prefix, or cut short"),
+        (
+            {"num_virtual_tokens": 6},
+            "num_virtual_tokens 6 and num_frozen_tokens 0, adapter_model.safetensors has 5 rows",
+        ),
+        (
+            {"num_frozen_tokens": 6},
+            "num_virtual_tokens 5 and num_frozen_tokens 6, adapter_model.safetensors has 5 rows",
+        ),
     ],
 )
 def test_peft_folders_of_something_else(change: dict[str, Any], line: str, tmp_path: Path) -> None:
-    write(some(), tmp_path / "a", "peft")
+    write(some(), tmp_path / "a", "cartridge")
     config = tmp_path / "a/adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
     with pytest.raises(CourseError, match=line):
+        read(tmp_path / "a")
+
+
+def test_a_cartridge_cut_short(tmp_path: Path) -> None:
+    write(some(), tmp_path / "a", "cartridge")
+    os.truncate(tmp_path / "a/adapter_model.safetensors", 2000)
+    with pytest.raises(CourseError, match="a: not a prefix, or cut short"):
         read(tmp_path / "a")

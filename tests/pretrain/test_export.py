@@ -119,6 +119,8 @@ def test_the_card(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert (written.data.language, written.data.license) == ("ja", "cc-by-sa-4.0")
     assert "| wiki/text | 1,234 | 567,890 |" in written.text and "4.7500 nats" in written.text
     assert f"{STEPS} steps of 24 samples of up to 16 tokens; held-out" in written.text
+    first = written.text.split("# japanese-gpt2\n")[1].strip()
+    assert first.startswith("**Do not send raw text to another server**") and "Send token ids" in first[:300]
     assert "/secret" not in written.text and str(tmp_path) not in written.text
     # Its own lines run.
     monkeypatch.chdir(tmp_path)
