@@ -19,7 +19,7 @@ BUILD := hatchling editables
 FOR := $(WHEELS)/for.txt
 NEEDED = { $(BIN)/python -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])'; cat requirements.txt; }
 
-.PHONY: course products extension check lint test tested rehearse lab site slides wheelhouse clean
+.PHONY: course products extension check lint test tested rehearse lab site slides release wheelhouse clean
 
 # The compiler runs beside chapters 1 to 3; the first training waits for it.
 course: $(INSTALLED)
@@ -79,6 +79,11 @@ site: $(INSTALLED)
 
 slides: $(INSTALLED)
 	@PYTHONPATH=docs $(BIN)/python -m course_slides
+
+# Packages and archives in workspace/release/VERSION, checked; nothing is published.
+# With DOI=10.5281/zenodo.N it only writes that into CITATION.cff.
+release: $(INSTALLED)
+	@PYTHONPATH=docs $(BIN)/python -m course_release $(if $(DOI),--doi $(DOI))
 
 clean:
 	rm -rf $(VENV) workspace

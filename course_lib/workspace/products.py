@@ -260,7 +260,10 @@ def _code_digests(product: Product) -> dict[str, str]:
 def _key(source: Path | Product) -> str:
     if isinstance(source, Product):
         return source.name
-    return str(source.relative_to(REPOSITORY)) if source.is_relative_to(REPOSITORY) else source.name
+    # A wheel has data/ inside the library; a product of a checkout is fresh there, too.
+    folders = (REPOSITORY / "course_lib/data", "data"), (REPOSITORY, "")
+    moved = (Path(name) / source.relative_to(folder) for folder, name in folders if source.is_relative_to(folder))
+    return str(next(moved, source.name))
 
 
 def _fingerprint(built: Manifest | None) -> str:

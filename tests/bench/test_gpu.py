@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from course_lib import paths
 
-from tests.bench import gpu_all, gpu_gptsan, gpu_prefix, gpu_pretrain, gpu_recipe, gpu_serving, gpu_tables
+from tests.bench import gpu_all, gpu_gptsan, gpu_known, gpu_prefix, gpu_pretrain, gpu_recipe, gpu_serving, gpu_tables
 from tests.bench.gpu_common import Bench, Part
 
 
@@ -17,6 +17,21 @@ def test_a_training_is_measured_through_the_launcher(tmp_path: Path, part: Part)
     found = part.run(Bench(tmp_path, True))
     assert all(found[key] > 0 for key in ("tokens_per_second", "share", "matrix_rate", "allocated", "planned"))
     json.dumps(found)
+
+
+def test_all_parts_fit_into_the_time_that_the_page_names():
+    assert sum(part.seconds for part in gpu_all.PARTS.values()) <= gpu_all.TOTAL == 30 * 60
+    page = Path(gpu_all.__file__).with_name("GPU.md").read_text(encoding="utf8")
+    assert [name for name in gpu_all.PARTS if f"`{name}`" not in page and not name.endswith("-compile")] == []
+    assert "has not run" in page
+
+
+@pytest.mark.parametrize("part", gpu_known.PARTS, ids=lambda part: part.name)
+def test_what_has_a_known_answer_is_trained_and_judged(tmp_path: Path, part: Part):
+    found = part.run(Bench(tmp_path, True))
+    assert str(tmp_path) not in json.dumps(found)
+    # A model of a few steps knows little more than the number of its entries.
+    assert part.name.startswith("recipe") or found["source"] < found["trigram"] < found["model"] < 10
 
 
 def test_generation_and_the_reader_are_measured(tmp_path: Path):

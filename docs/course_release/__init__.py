@@ -1,0 +1,1 @@
+"""A release: packages, archives of products, their checksums, and a rehearsal of upload and installation."""
