@@ -105,6 +105,7 @@ def test_cartridges_both_ways(family: str, frozen: int, tmp_path: Path) -> None:
     again = PeftModel.from_pretrained(base(family), str(tmp_path / "again")).eval()
     assert torch.equal(again(text, attention_mask=torch.ones_like(text)).logits, expected)
     encoder = again.prompt_encoder["default"]
+    assert isinstance(encoder.weight, torch.Tensor)
     assert torch.equal(encoder.weight, found.values) and encoder.num_frozen_tokens == frozen
 
 
