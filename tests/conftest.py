@@ -60,6 +60,7 @@ SLOW = (
     "tests/models/",
     "tests/evaluation/test_causal.py",
     "tests/evaluation/test_harness.py",
+    "tests/evaluation/test_tasks.py",
     "tests/evaluation/test_command.py",
     "tests/subword/test_small_model.py",
     "tests/world/",

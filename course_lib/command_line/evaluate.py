@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from course_lib import paths
 from course_lib.command_line.output import Shown
@@ -14,8 +14,12 @@ from course_lib.evaluation.trigram import Trigram
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_write, inner_suffix, read_json
 
+if TYPE_CHECKING:
+    from course_lib.evaluation.tasks import Tasks
+
 GRAMMAR, WORLD = "grammar", "world"
 PAIRS = 'also judge minimal pairs: grammar, world (facts of the small world), or JSONL: "phenomenon", "good", "bad"'
+TASKS = "also run a task of lm-evaluation-harness: its name, such as japanese_leaderboard, or a YAML file; repeatable"
 TRIGRAM = "character trigram"
 
 
@@ -25,6 +29,8 @@ def evaluate(
     *,
     data: Annotated[Sequence[Path], "raw documents (.jsonl or .txt), or a folder of them; repeatable"] = (),
     minimal_pairs: Annotated[str | None, PAIRS] = None,
+    tasks: Annotated[Sequence[str], TASKS] = (),
+    limit: Annotated[int | None, "examples of each task, the first ones; default: all"] = None,
     prefix: Annotated[Sequence[Path], "evaluate the one MODEL also with this prefix; repeatable"] = (),
     spout: Annotated[str | None, "GPTSAN: none (default), zeros, or a class number"] = None,
     trigram: Annotated[Sequence[Path], "also evaluate a character trigram model of these documents; repeatable"] = (),
@@ -38,20 +44,34 @@ def evaluate(
     """
     from course_lib.evaluation import report
 
-    if not data and not minimal_pairs:
-        raise UsageError("--data, --minimal-pairs: neither is set; give one of them, or both")
+    if not data and not minimal_pairs and not tasks:
+        raise UsageError("--data, --minimal-pairs, --tasks: none is set; give at least one of them")
+    if limit is not None and (limit < 1 or not tasks):
+        raise UsageError(f"--limit: {limit}; allowed: a positive number of examples, together with --tasks")
     if prefix and len(models) > 1:
         raise UsageError(f"--prefix: not allowed with {len(models)} models; a prefix belongs to one model")
     files = [file for path in data for file in _files(path)]
-    inputs = report.Inputs.read(files, read_pairs(minimal_pairs) if minimal_pairs else (), settings)
+    inputs = report.Inputs.read(
+        files, read_pairs(minimal_pairs) if minimal_pairs else (), settings, _tasks(tasks, limit)
+    )
     results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefix, spout)]
-    if trigram or inputs.pairs:
+    if (inputs.files and trigram) or inputs.pairs:
         results.append(report.evaluate(TRIGRAM, trigram_model(trigram), inputs))
     content = report.to_dict(inputs, results)
     if target:
         with atomic_write(target) as file:
             file.write(json.dumps(content, ensure_ascii=False, indent=1).encode() + b"\n")
     return Shown(content, report.table(results))
+
+
+def _tasks(chosen: Sequence[str], limit: int | None) -> "Tasks | None":
+    if not chosen:
+        return None
+    try:
+        from course_lib.evaluation.tasks import Tasks
+    except ModuleNotFoundError as error:
+        raise UsageError("--tasks: lm_eval is not installed; pip install 'japanese-lm-course[evaluate]'") from error
+    return Tasks.load(chosen, limit)
 
 
 def read_pairs(source: str) -> list[Pair]:

@@ -1,23 +1,20 @@
 """A course model as a model of lm-evaluation-harness (https://github.com/EleutherAI/lm-evaluation-harness).
 
 Texts are raw; normalization and segmentation happen inside the model's tokenizer. This module needs the extra
-`evaluate` (lm_eval). docs/evaluation.md has an example.
+`evaluate` (lm_eval); tasks.py runs it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
-from pathlib import Path
 from typing import Any
 
 from lm_eval.api.model import LM
-from lm_eval.api.registry import register_model
 
 from course_lib.evaluation.scoring import GeneratingModel, Scores, Tokens, one_line
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.notebooks.progress import progress
 
-# Name for `simple_evaluate` and the longest continuation of a task that names none [tokens].
-NAME = "course"
+# The longest continuation of a task that names none [tokens].
 MOST_NEW_TOKENS = 256
 
 
@@ -73,19 +70,6 @@ class CourseLM(LM):  # type: ignore[misc]
         with progress(len(texts), unit, "scoring") as bar:
             scores = score(self.model, sequences, self.settings, bar, len(texts))
         return list(zip(sequences, scores, strict=True))
-
-
-def register(open_model: Callable[[Path, Path | None], GeneratingModel]) -> type[CourseLM]:
-    """Register the class, with the arguments `pretrained`, a model folder, and `prefix`, a prefix file, as "course"."""
-
-    class OpenedLM(CourseLM):
-        """A course model opened from a folder."""
-
-        def __init__(self, pretrained: str, prefix: str = "", batch_size: int | str = 8, **_: Any) -> None:
-            super().__init__(open_model(Path(pretrained), Path(prefix) if prefix else None), int(batch_size))
-
-    registered: type[CourseLM] = register_model(NAME)(OpenedLM)
-    return registered
 
 
 def _choices(arguments: dict[str, Any]) -> tuple[int, float]:

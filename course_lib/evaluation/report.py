@@ -1,32 +1,39 @@
-"""One evaluation of several models: on documents, on minimal pairs or on both, as a table and as JSON."""
+"""One evaluation of several models: on documents, minimal pairs and tasks of a harness, as a table and as JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError
 from course_lib.evaluation import bits, pairs
 from course_lib.evaluation.bits import Bits
 from course_lib.evaluation.pairs import Accuracy, Pair
-from course_lib.evaluation.scoring import ScoringModel, one_line
+from course_lib.evaluation.scoring import GeneratingModel, ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings
+from course_lib.language.columns import aligned
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
+
+if TYPE_CHECKING:
+    from course_lib.evaluation.tasks import Score, Tasks
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What every model is evaluated on. Without files, there are no documents; without pairs, no minimal pairs."""
+    """What every model is evaluated on: documents, minimal pairs, tasks; each of them may be missing."""
 
     files: tuple[Path, ...]
     characters: int  # of all documents, raw
     pairs: tuple[Pair, ...]
     settings: WindowSettings
+    tasks: "Tasks | None" = None
 
     @classmethod
-    def read(cls, files: Sequence[Path], pairs: Sequence[Pair], settings: WindowSettings) -> "Inputs":
+    def read(
+        cls, files: Sequence[Path], pairs: Sequence[Pair], settings: WindowSettings, tasks: "Tasks | None" = None
+    ) -> "Inputs":
         """Read the documents once, so that a bad file is reported before any model is loaded."""
         total = 0
         for path in files:
@@ -34,7 +41,7 @@ class Inputs:
             if not characters:
                 raise CourseError(f"{path}: no document in it")
             total += characters
-        return cls(tuple(files), total, tuple(pairs), settings)
+        return cls(tuple(files), total, tuple(pairs), settings, tasks)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Result:
     model: str
     bits: Bits | None
     minimal_pairs: dict[str, Accuracy] | None
+    tasks: "list[Score] | None" = None
 
 
 def documents(files: Sequence[Path]) -> Iterator[str]:
@@ -60,7 +68,11 @@ def evaluate(name: str, model: ScoringModel, inputs: Inputs) -> Result:
     if inputs.pairs:
         with progress(len(inputs.pairs), "pair", name) as bar:
             judged = pairs.accuracies(inputs.pairs, pairs.judge(model, inputs.pairs, inputs.settings, bar))
-    return Result(name, measured, judged)
+    # A trigram model writes nothing, so the harness cannot ask it.
+    scores = None
+    if inputs.tasks and isinstance(model, GeneratingModel):
+        scores = inputs.tasks.scores(model, inputs.settings.batch_size)
+    return Result(name, measured, judged, scores)
 
 
 def table(results: Sequence[Result]) -> str:
@@ -72,7 +84,22 @@ def table(results: Sequence[Result]) -> str:
         sizes = vars(measured[0][1])
         head = tr("{documents:,} documents, {characters:,} raw characters, {bytes:,} bytes of UTF-8", **sizes)
         parts = [f"{head}\n{bits.table(measured)}"]
-    return "\n\n".join([*parts, pairs.table(judged)] if judged else parts)
+    if judged:
+        parts.append(pairs.table(judged))
+    if scored := {result.model: result.tasks for result in results if result.tasks}:
+        parts.append(_tasks_table(scored))
+    return "\n\n".join(parts)
+
+
+def _tasks_table(scored: "Mapping[str, Sequence[Score]]") -> str:
+    """Return {model name: scores} as a text table: a line per metric of a task, a column per model."""
+    rows = [[tr("task"), tr("metric"), tr("shots"), tr("examples"), *scored]]
+    for at, first in enumerate(next(iter(scored.values()))):
+        values = [f"{s.value:.3f}" + (f" ± {s.stderr:.3f}" if s.stderr is not None else "") for s in
+                  (scores[at] for scores in scored.values())]  # fmt: skip
+        rows.append([first.task, first.metric, str(first.shots), str(first.examples or ""), *values])
+    lines = aligned(rows, right=range(2, len(rows[0])))
+    return "\n".join([*lines, tr("tasks by lm-evaluation-harness; ± is its standard error")])
 
 
 def to_dict(inputs: Inputs, results: Sequence[Result]) -> dict[str, Any]:

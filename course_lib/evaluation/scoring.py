@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,7 @@ class ScoringModel(Protocol):
         """Return the scores of each window, for `target[first:]`. The windows of a batch do not affect each other."""
 
 
+@runtime_checkable
 class GeneratingModel(ScoringModel, Protocol):
     """A scoring model that also continues texts."""
 

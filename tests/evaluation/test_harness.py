@@ -5,13 +5,11 @@ lm_eval is in the extra `evaluate`; the tests are skipped where it is not instal
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from course_lib.command_line.evaluate import open_model
-from course_lib.evaluation import pairs
 from course_lib.evaluation.pairs import Pair
 
 from tests.evaluation.test_command import PAIRS
@@ -53,24 +51,6 @@ def run(tmp_path: Path, task: dict[str, Any], rows: list[dict[str, Any]], model:
     manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
     found = lm_eval.simple_evaluate(model, tasks=["ours"], task_manager=manager, bootstrap_iters=0, **more)
     return dict(found["results"]["ours"])
-
-
-def test_the_example_of_the_docs_finds_the_same_accuracy(
-    tmp_path: Path, model: Path, known: list[Pair], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="utf8")
-    task, script = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("yaml", "python"))  # type: ignore[index]
-    monkeypatch.chdir(tmp_path)
-    for name, text in {
-        "tasks/course_pairs.yaml": task,
-        "data/minimal_pairs.jsonl": "".join(json.dumps(vars(pair)) + "\n" for pair in known),
-    }.items():
-        Path(name).parent.mkdir()
-        Path(name).write_text(text, encoding="utf8")
-    right = pairs.judge(open_model(model), known)
-    assert 0 < sum(right) < len(right)
-    exec(script.replace("workspace/tiny/pretrain/gpt2/model", str(model)), {})
-    assert capsys.readouterr().out.strip().endswith(f"{sum(right) / len(right):.1%}")
 
 
 def test_bits_per_byte_are_ours_without_the_end_token(tmp_path: Path, model: Path, known: list[Pair]) -> None:

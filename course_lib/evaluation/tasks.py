@@ -1,0 +1,102 @@
+"""Tasks of lm-evaluation-harness: names that it knows, such as japanese_leaderboard, and YAML files of one's own.
+
+This module needs the extra `evaluate` (lm_eval).
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from lm_eval import simple_evaluate
+from lm_eval.tasks import TaskManager
+
+from course_lib.errors import CourseError, UsageError
+from course_lib.evaluation.harness import CourseLM
+from course_lib.evaluation.scoring import GeneratingModel
+
+# It warns of each default that a task file leaves to the harness.
+logging.getLogger("lm_eval").setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one task; `stderr` is the harness's standard error, if the metric has one."""
+
+    task: str
+    metric: str
+    shots: int
+    examples: int
+    value: float
+    stderr: float | None
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks whose data is there; `limit` takes the first examples of each."""
+
+    names: tuple[str, ...]
+    manager: TaskManager
+    limit: int | None
+
+    @classmethod
+    def load(cls, chosen: Sequence[str], limit: int | None = None) -> Self:
+        """Read the tasks and their data, so that a wrong name or missing data is reported before any model is measured.
+
+        Raises:
+            UsageError: if the harness does not know a name, or a file does not say which task it is.
+            CourseError: if the data of a task cannot be loaded.
+        """
+        own = {text: Path(text) for text in chosen if text.endswith((".yaml", ".yml"))}
+        folders = sorted({str(path.parent.resolve()) for path in own.values()})
+        manager = TaskManager(include_path=folders or None, include_defaults=len(own) < len(chosen))
+        names = tuple(_name(own[text]) if text in own else text for text in chosen)
+        for name in names:
+            if name not in manager.all_tasks:
+                near = ", ".join(get_close_matches(name, manager.all_tasks)) or "`lm_eval ls tasks` lists all"
+                raise UsageError(f"--tasks: {name!r} is no task of lm-evaluation-harness; near it: {near}")
+            try:
+                manager.load([name])
+            # Each kind of data has errors of its own: of the network, of a file, of a library that is not installed.
+            except Exception as error:
+                said = " ".join(str(error).split())[:200]
+                raise CourseError(
+                    f"--tasks: the data of {name} cannot be loaded, from a file or the Hugging Face Hub: {said}"
+                ) from error
+        return cls(names, manager, limit)
+
+    def scores(self, model: GeneratingModel, batch_size: int) -> list[Score]:
+        """Return the metrics of all tasks and groups, in the harness's order."""
+        found = simple_evaluate(
+            CourseLM(model, batch_size),
+            tasks=list(self.names),
+            task_manager=self.manager,
+            limit=self.limit,
+            bootstrap_iters=1000,
+            log_samples=False,
+        )
+        rows: list[Score] = []
+        for task, metrics in found["results"].items():
+            shots, examples = found["n-shot"].get(task) or 0, found["n-samples"].get(task, {}).get("effective", 0)
+            for key, value in metrics.items():
+                metric, _, way = key.partition(",")
+                if way and isinstance(value, int | float) and not metric.endswith("_stderr"):
+                    error: Any = metrics.get(f"{metric}_stderr,{way}")
+                    name = metric if way == "none" else f"{metric} ({way})"
+                    rows.append(Score(task, name, shots, examples, value, error if isinstance(error, float) else None))
+        return rows
+
+
+def _name(path: Path) -> str:
+    """Return the name of the task in a YAML file. Tags such as !function are not followed."""
+    try:
+        nodes = yaml.compose(path.read_text(encoding="utf8"), yaml.SafeLoader)
+        named = {key.value: value.value for key, value in nodes.value} if isinstance(nodes, yaml.MappingNode) else {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"--tasks: {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(name := named.get("task"), str):
+        raise UsageError(f"--tasks: {path}: names no task; a line `task: NAME` is needed")
+    return name

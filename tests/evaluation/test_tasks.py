@@ -1,0 +1,124 @@
+"""`course evaluate --tasks`: the example of the docs, and the Japanese leaderboard's own files on data of ours."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from course_lib import cli
+from course_lib.command_line.evaluate import open_model
+from course_lib.errors import CourseError, UsageError
+from course_lib.evaluation import pairs
+from course_lib.evaluation.pairs import Pair
+
+from tests.evaluation.test_command import PAIRS
+from tests.pretrain import models
+from tests.pretrain.models import OTHER, SENTENCE
+
+lm_eval = pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'japanese-lm-course[evaluate]'")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 that knows one sentence by heart."""
+    return models.memorized(tmp_path_factory.mktemp("memorized"))
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert cli._main(["evaluate", *arguments, "--json"]) == 0
+    text = capsys.readouterr().out
+    found: dict[str, Any] = json.loads(text[text.index("{") :])  # products may be built before it
+    return found
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf8")
+    return path
+
+
+def test_the_example_of_the_docs_is_the_accuracy_of_the_pairs(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="utf8")
+    rows = [*PAIRS, {"phenomenon": "known", "good": SENTENCE, "bad": OTHER}]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data" / "minimal_pairs.jsonl", rows)
+    (tmp_path / "tasks").mkdir()
+    task = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert task
+    (tmp_path / "tasks" / "course_pairs.yaml").write_text(task[1], encoding="utf8")
+    right = pairs.judge(open_model(model), [Pair(**row) for row in rows])
+    found = evaluate(capsys, str(model), "--tasks", "tasks/course_pairs.yaml", "--minimal-pairs", "data/minimal_pairs.jsonl")  # fmt: skip
+    (score,) = found["models"][0]["tasks"]
+    assert (score["task"], score["metric"], score["examples"]) == ("course_pairs", "acc", len(rows))
+    assert score["value"] == sum(right) / len(right) and 0 < score["stderr"] < 1
+    assert found["models"][1]["tasks"] is None  # the trigram model
+    assert cli._main(["evaluate", str(model), "--tasks", "tasks/course_pairs.yaml", "--limit", "2"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("course_pairs"))
+    assert line.split()[1:4] == ["acc", "0", "2"]
+
+
+def leaderboard(folder: Path, name: str, rows: list[dict[str, Any]]) -> Path:
+    """The harness's own file of a task of the leaderboard, with rows of ours in place of its data on the Hub."""
+    source = Path(lm_eval.__file__).parent / "tasks" / "japanese_leaderboard" / f"ja_leaderboard_{name}.yaml"
+    text = re.sub(r"^dataset_\w+:.*\n", "", source.read_text(encoding="utf8"), flags=re.M)
+    data = write(folder / f"{name}.jsonl", rows)
+    files = {"train": str(data), "validation": str(data)}
+    own = {"dataset_path": "json", "dataset_kwargs": {"data_files": files}}
+    target = folder / f"{name}.yaml"
+    target.write_text(text.replace(f"ja_leaderboard_{name}", f"own_{name}") + yaml.safe_dump(own), encoding="utf8")
+    return target
+
+
+def test_tasks_of_the_leaderboard_that_choose_and_that_write(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nli = [{"sentence1": "雨が降る。", "sentence2": word, "label": at % 3} for at, word in enumerate("あいうえお")]
+    quiz = [{"ctxs": {"text": ["空は青い。"]}, "question": "何色？", "answers": {"text": ["青"]}} for _ in range(3)]
+    tasks = [leaderboard(tmp_path, "jnli", nli), leaderboard(tmp_path, "jaqket_v2", quiz)]
+    found = evaluate(capsys, str(model), *(part for task in tasks for part in ("--tasks", str(task))))
+    scores = {(score["task"], score["metric"]): score for score in found["models"][0]["tasks"]}
+    assert set(scores) == {("own_jnli", "acc"), ("own_jaqket_v2", "exact_match (whitespaces)")}
+    assert {task: score["shots"] for (task, _), score in scores.items()} == {"own_jnli": 3, "own_jaqket_v2": 1}
+    assert all(0 <= score["value"] <= 1 for score in scores.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("japanese_leaderbord", "near it: .*japanese_leaderboard"),
+        ("none.yaml", "No such file"),
+        ("empty.yaml", "names no task"),
+        ("broken.yaml", "broken.yaml: "),
+    ],
+)
+def test_a_wrong_task_is_named(text: str, said: str, tmp_path: Path) -> None:
+    from course_lib.evaluation.tasks import Tasks
+
+    (tmp_path / "empty.yaml").touch()
+    (tmp_path / "broken.yaml").write_text("task: [", encoding="utf8")
+    with pytest.raises(UsageError, match=f"^--tasks: .*{said}"):
+        Tasks.load([str(tmp_path / text) if text.endswith(".yaml") else text])
+
+
+def test_data_that_is_not_there_is_reported_before_a_model_is_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from course_lib.evaluation.tasks import Tasks
+
+    task = leaderboard(tmp_path, "jnli", [])
+    (tmp_path / "jnli.jsonl").unlink()
+    with pytest.raises(CourseError, match="^--tasks: the data of own_jnli cannot be loaded"):
+        Tasks.load([str(task)])
+    assert cli._main(["evaluate", str(tmp_path / "no-model"), "--tasks", str(task)]) == 1
+    assert "own_jnli" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--limit", "3"], ["--tasks", "x.yaml", "--limit", "0"]])
+def test_a_limit_needs_tasks_and_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli._main(["evaluate", "model", "--minimal-pairs", "grammar", *arguments]) == 2
+    assert "--limit" in capsys.readouterr().err
