@@ -97,7 +97,7 @@ def test_the_spout_of_gptsan(folder: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["gpt2/tokenizer"], 2, "--data, --minimal-pairs: neither is set"),
+        (["gpt2/tokenizer"], 2, "--data, --minimal-pairs, --tasks: none is set"),
         (["gptsan/tokenizer", "--data", "texts", "--prefix", "task.safetensors"], 2, "a GPTSAN model; allowed: GPT-2 and GPT-NeoX"),
         (["gpt2/tokenizer", "--data", "texts", "--set", "window=1000"], 2, "window: 1000 is not allowed: the model has room for 48"),
         (["gpt2/tokenizer", "--data", "bytes.txt"], 1, "bytes.txt, line 2: not UTF-8 at byte 3"),
