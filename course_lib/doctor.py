@@ -80,6 +80,15 @@ def _package(package: str, absent: bool | None = False) -> tuple[bool | None, st
     return (True, f"{package} {version}") if version else (absent, "")
 
 
+def _system() -> tuple[bool | None, str]:
+    system, machine = platform.system(), platform.machine()
+    if system == "Linux" and "microsoft" in platform.release().lower():
+        system = "WSL 2"
+    known = (system, machine) == ("Linux", "x86_64")
+    name = f"{system.replace('Darwin', 'macOS')} {machine}"
+    return known or None, tr("{name}: tried", name=name) if known else tr("{name}: not tried", name=name)
+
+
 def _torch() -> tuple[bool, str]:
     version = _version("torch")
     if not version:
@@ -140,6 +149,8 @@ def _memory() -> tuple[bool, str]:
 
 # Each part, its check, what fails or is skipped without it, and how to get it.
 PARTS: tuple[tuple[str, Callable[[], tuple[bool | None, str]], str, str], ...] = (
+    (mark("System"), _system, mark("chapters 1–6 may run, chapter 7 runs without the Triton server"),
+     mark("docs/systems.md says what is known of this system")),
     ("Python", lambda: (sys.version_info >= (3, 11), platform.python_version()),
      mark("nothing runs"), mark("install Python 3.11 or later")),
     ("torch", _torch, mark("chapters 4–7"), "pip install torch==2.13.0"),

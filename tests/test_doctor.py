@@ -17,6 +17,7 @@ from course_lib import doctor
 from course_lib.doctor import Check
 
 PARTS = [
+    "System",
     "Python",
     "torch",
     "DeepSpeed",
@@ -66,6 +67,24 @@ def test_paths_are_cut_to_their_names(text: str, wanted: str) -> None:
     assert doctor.report([Check("x", False, text)])["checks"][0]["found"] == wanted
 
 
+@pytest.mark.parametrize(
+    ("system", "machine", "release", "said"),
+    [
+        ("Linux", "x86_64", "6.1.0-13-amd64", "Linux x86_64: tried"),
+        ("Linux", "x86_64", "5.15.167.4-microsoft-standard-WSL2", "WSL 2 x86_64: not tried"),
+        ("Linux", "aarch64", "6.1.0", "Linux aarch64: not tried"),
+        ("Darwin", "arm64", "23.6.0", "macOS arm64: not tried"),
+    ],
+)
+def test_the_system_is_named(
+    system: str, machine: str, release: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("system", system), ("machine", machine), ("release", release)):
+        monkeypatch.setattr(f"course_lib.doctor.platform.{name}", lambda value=value: value)
+    check = missing("System") if "not" in said else doctor.examine()[0]
+    assert check.found == said and check.ok is (True if "not" not in said else None)
+
+
 def test_a_machine_without_gpu_is_examined_without_torch() -> None:
     """Its import takes most of the two seconds that the verb may take."""
     code = "import sys; from course_lib import doctor; doctor.GPUS = (); doctor.examine(); sys.exit('torch' in sys.modules)"
@@ -83,7 +102,7 @@ def test_without_any_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JUMANPP", raising=False)
     monkeypatch.setitem(sys.modules, "jumandic", None)
-    assert [missing(part).ok for part in PARTS[1:]] == [False, False, False, False, None, None, False]
+    assert [missing(part).ok for part in PARTS[2:]] == [False, False, False, False, None, None, False]
 
 
 def test_a_dictionary_that_does_not_load_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
