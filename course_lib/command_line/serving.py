@@ -1,5 +1,6 @@
 """Verbs for chapter 7: FasterTransformer folders, a Triton server and its client, CTranslate2."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -169,3 +170,16 @@ def _task(task: str | None, folder: Path | None) -> int | None:
         return int(task) if task else None
     allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names))
     raise UsageError(f"--task {task}: no such task; allowed: {allowed or 'a number, or a name with --folder FOLDER'}")
+
+
+def demo(*, port: Annotated[int, "port on 127.0.0.1", PORT] = 7860) -> None:
+    """Open a page to play with the models: writing, genres, tasks. Ctrl-C ends it.
+
+    The page is on 127.0.0.1 and loads nothing from the internet. Models that are missing are built first.
+    """
+    if not find_spec("gradio"):
+        raise UsageError("gradio is not installed; pip install 'japanese-lm-course[demo]'")
+    os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1"}
+    from course_lib.serving import demo as page
+
+    page.serve(port, lambda url: print(tr("{url} (Ctrl-C ends it)", url=url), flush=True))

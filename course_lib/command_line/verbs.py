@@ -76,6 +76,7 @@ ROAD: dict[str, dict[str, Verb]] = {
         "ft inspect": Verb("serving:ft_inspect", "Compare a folder with its config.ini"),
         "serve": Verb("serving:serve", "Serve exported models with Triton"),
         "ask": Verb("serving:ask", "Continue texts with a served model"),
+        "demo": Verb("serving:demo", "Open a page to play with the models"),
         "ct2 export": Verb("serving:ct2_export", "Export a model to the format of CTranslate2"),
         "ct2 generate": Verb("serving:ct2_generate", "Continue texts with CTranslate2"),
     },
