@@ -113,7 +113,7 @@ def _check_step(answer: Any) -> str | None:
                 "all_gather": tr("the other ranks' shards do not arrive: call comm.all_gather"),
             }
             if lacking := [advice for name, advice in missing.items() if name not in group.called]:
-                return f"{lacking[0]}."
+                return tr("{advice}.", advice=lacking[0])
             if all(torch.equal(each, start) for each in weights):
                 return tr("the weights stay as they were: change them in place with weights.copy_(…).")
             gap = max((each - whole.detach()).abs().max().item() for each in weights)
@@ -159,7 +159,7 @@ def _check_fit(answer: Any) -> str | None:
             ((right[1], right[0]), tr("return A first, then alpha")),
         ):
             if np.allclose((a, alpha), wrong, rtol=1e-4):
-                return f"{advice}."
+                return tr("{advice}.", advice=advice)
         if noise.any():
             return tr("right for points on a curve, but for points beside it a least-squares line needs all of them.")
         return tr("for A = 50 and alpha = 0.5 your function gives {a:.4g} and {alpha:.4g}.", a=a, alpha=alpha)

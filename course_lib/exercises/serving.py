@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.exercises import Chapter, Exercise, Expression
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,7 +84,9 @@ def _check_convert(answer: Any) -> str | None:
                 shapes=shapes,
             )
         if not torch.equal(torch.stack(parts), expected):
-            return f"{call}: {tr(_mistake(torch.stack(parts), weight, heads, ranks, family))}."
+            return tr(
+                "{call}: {advice}.", call=call, advice=tr(_mistake(torch.stack(parts), weight, heads, ranks, family))
+            )
     return None
 
 
@@ -97,19 +99,24 @@ def _mistake(parts: "Tensor", weight: "Tensor", heads: int, ranks: int, family: 
     turned = weight if family == "gpt" else weight.T
     if family == "gpt":
         reordered = turned.reshape(hidden, heads, 3, -1).transpose(1, 2)
-        wrong = {"the columns of a GPT-2 have the right order already: only split": reordered}
+        wrong = {mark("the columns of a GPT-2 have the right order already: only split"): reordered}
     else:
         unturned = weight.reshape(heads, 3, -1, hidden).transpose(0, 1)
-        by_head = "the columns still come head by head: view them as [head, q/k/v, size] and swap the first two"
-        wrong = {by_head: turned, "transpose first: the matrix is [out, in], the engine wants [in, out]": unturned}
-        wrong["neither transposed nor reordered"] = weight
+        by_head = mark("the columns still come head by head: view them as [head, q/k/v, size] and swap the first two")
+        wrong = {
+            by_head: turned,
+            mark("transpose first: the matrix is [out, in], the engine wants [in, out]"): unturned,
+        }
+        wrong[mark("neither transposed nor reordered")] = weight
     for advice, whole in wrong.items():
         if torch.equal(parts, torch.stack(whole.reshape(hidden, 3, hidden).chunk(ranks, dim=2))):
             return advice
     whole = torch.stack([part.reshape(hidden, -1) for part in parts])
     if torch.equal(whole.transpose(0, 1).reshape(hidden, -1), turned):
-        return "each rank needs its heads of queries, of keys and of values: make three axes before you split the last"
-    return "the parts have the right shape, but numbers in wrong places"
+        return mark(
+            "each rank needs its heads of queries, of keys and of values: make three axes before you split the last"
+        )
+    return mark("the parts have the right shape, but numbers in wrong places")
 
 
 def _check_find(answer: Any) -> str | None:
@@ -133,17 +140,27 @@ def _check_find(answer: Any) -> str | None:
         return torch.full_like(out, torch.nan)
 
     cases = (
-        (right, None, "equal outputs are right"),
+        (right, None, mark("equal outputs are right")),
         (
             served(rounded, "wte"),
             None,
-            "every number is off a little, as from rounding: compare the length of the difference, norm(), with that "
-            "of the output, not number by number",
+            mark(
+                "every number is off a little, as from rounding: compare the length of the difference, norm(), with "
+                "that of the output, not number by number"
+            ),
         ),
-        (served(_scaled, fourth), fourth, "name the first wrong module: the later ones get wrong inputs"),
-        (served(_scaled, "wte"), "wte", "small outputs have small errors"),
-        (served(_turned, third), third, "the same numbers in another order are wrong, with the same sum and norm"),
-        (served(without_number, third), third, "nan: each comparison with it is False; ask what is within the limit"),
+        (served(_scaled, fourth), fourth, mark("name the first wrong module: the later ones get wrong inputs")),
+        (served(_scaled, "wte"), "wte", mark("small outputs have small errors")),
+        (
+            served(_turned, third),
+            third,
+            mark("the same numbers in another order are wrong, with the same sum and norm"),
+        ),
+        (
+            served(without_number, third),
+            third,
+            mark("nan: each comparison with it is False; ask what is within the limit"),
+        ),
     )
     for outputs, wanted, advice in cases:
         if (found := answer(right, outputs)) != wanted:
@@ -192,7 +209,7 @@ def _check_request(answer: Any) -> str | None:
             return tr("{call}: expected a text; json.dumps makes one of a dictionary.", call=call)
         asked = json.loads(body)
         if problem := _form(asked, len(rows)):
-            return f"{call}: {problem}."
+            return tr("{call}: {advice}.", call=call, advice=problem)
         for index, (row, ids, task) in enumerate(zip(rows_of(inputs(asked)), rows, tasks, strict=True)):
             read = (list(row.ids), row.output_length, row.task, row.greedy)
             wanted = (ids, new, task, True)
