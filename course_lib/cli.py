@@ -44,8 +44,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _started(arguments: list[str] | None) -> int:
     """Import the commands, run one and return its exit code."""
-    from course_lib.command_line import verbs  # noqa: F401
+    from course_lib.errors import CourseError
+    from course_lib.language import words
     from course_lib.settings import profiles
+
+    try:
+        # The table of verbs is in the reader's language.
+        words.require_language()
+    except CourseError as error:
+        return _report(str(error), error.exit_code)
+    from course_lib.command_line import verbs  # noqa: F401
 
     profiles.make_absolute()
     # If the terminal encoding cannot represent Japanese, print ? instead of raising an error.
@@ -62,12 +70,10 @@ def _main(arguments: list[str] | None) -> int:
 
     from course_lib.command_line import verbs
     from course_lib.errors import CourseError
-    from course_lib.language import words
 
     # UsageError, which Typer before 0.29, such as Colab's, does not export.
     usage_error: Any = typer.BadParameter.__base__
     try:
-        words.require_language()
         code = verbs.app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
         # Typer returns this code on Ctrl-C.

@@ -23,6 +23,7 @@ import typer
 from course_lib import files
 from course_lib.command_line import options, output
 from course_lib.errors import CourseError
+from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 
 
@@ -77,7 +78,7 @@ def command(name: str, function: Callable[..., Any], help: str, section: str = "
 
     call.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     call.__annotations__ = {key: parameter.annotation for key, parameter in parameters.items()}
-    call.__doc__ = "\n\n".join([help + ".", *(inspect.getdoc(function) or "").split("\n\n")[1:]])
+    call.__doc__ = "\n\n".join([tr("{advice}.", advice=help), *(inspect.getdoc(function) or "").split("\n\n")[1:]])
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     listed = settings_class(function)
     epilog = options.epilog(listed, fields) if listed else None

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from course_lib import __version__
+from course_lib.language.words import mark, tr
 
 
 class Verb(NamedTuple):
@@ -24,29 +25,29 @@ class Verb(NamedTuple):
 
 # Commands by their words after `course`, by part of the road.
 ROAD: dict[str, dict[str, Verb]] = {
-    "Corpus": {
+    mark("Corpus"): {
         "corpus download": Verb("corpus:download", "Download a dump and verify it, or resume", "corpus.download"),
         "corpus wikipedia": Verb("corpus:wikipedia", "Extract the articles of a dump", "corpus.wikipedia", True),
         "corpus webtext": Verb("corpus:webtext", "Filter web text and remove duplicates", "corpus.webtext", True),
     },
-    "A small world": {
+    mark("A small world"): {
         "world write": Verb("world:write", "Write documents whose facts and probability are known", text=True),
         "world check": Verb("world:check", "Check texts: sentences, facts, contradictions, copies"),
     },
-    "Words": {
+    mark("Words"): {
         "segment": Verb("corpus:segment", "Normalize documents and segment them", "japanese.segment", True),
         "segment-eval": Verb("corpus:segment_eval", "Compare segmenters with text segmented by hand"),
     },
-    "Tokenizers": {
+    mark("Tokenizers"): {
         "tokenizer bpe": Verb("corpus:bpe", "Train a BPE tokenizer as in the GPT-2 XL recipe", "subword.bpe"),
         "tokenizer unigram": Verb("corpus:unigram", "Train a Unigram tokenizer with sentencepiece", "subword.unigram"),
     },
-    "Corpus work on a cluster": {
+    mark("Corpus work on a cluster"): {
         "scale run": Verb("corpus:scale_run", "Run all stages, from dumps to tokens"),
         "scale status": Verb("corpus:scale_status", "Show the stages of a run and the time left"),
         "scale plan": Verb("corpus:scale_plan", "Estimate hours, memory and disk for 1 to 512 cores"),
     },
-    "Language models": {
+    mark("Language models"): {
         "tokenize": Verb("corpus:tokenize", "Tokenize a corpus into Megatron's indexed format"),
         "tokens": Verb("corpus:tokens", "Count, merge or repair token files"),
         "memory": Verb("runs:memory", "Plan the GPU memory of a training run"),
@@ -57,7 +58,7 @@ ROAD: dict[str, dict[str, Verb]] = {
         "evaluate": Verb("evaluate:evaluate", "Compare models: bits per character, minimal pairs"),
         "push": Verb("models:push", "Upload a model to the Hugging Face Hub"),
     },
-    "GPTSAN": {
+    mark("GPTSAN"): {
         "gptsan vocabulary": Verb("gptsan:vocabulary", "Build a vocabulary from a corpus", "gptsan.vocabulary"),
         "gptsan encode": Verb("gptsan:encode", "Encode texts as training examples", "gptsan.classes"),
         "gptsan import-tf": Verb("gptsan:import_tf", "Convert a TensorFlow checkpoint of the original"),
@@ -65,12 +66,12 @@ ROAD: dict[str, dict[str, Verb]] = {
         "gptsan train": Verb("runs:GPTSAN.train", "Train a GPTSAN, or those parts that are not frozen"),
         "gptsan generate": Verb("gptsan:generate", "Continue texts, steered by the spout"),
     },
-    "Prefix tuning": {
+    mark("Prefix tuning"): {
         "prefix train": Verb("runs:PREFIX.train", "Train a prefix of a frozen model with DeepSpeed"),
         "prefix generate": Verb("prefix:generate", "Continue texts without and with prefixes"),
         "prefix convert": Verb("prefix:convert", "Write a prefix in another form"),
     },
-    "Serving": {
+    mark("Serving"): {
         "ft export": Verb("serving:ft_export", "Export a model, with prefixes as its tasks"),
         "ft import": Verb("serving:ft_import", "Turn a folder back into a Hugging Face model"),
         "ft inspect": Verb("serving:ft_inspect", "Compare a folder with its config.ini"),
@@ -80,7 +81,7 @@ ROAD: dict[str, dict[str, Verb]] = {
         "ct2 export": Verb("serving:ct2_export", "Export a model to the format of CTranslate2"),
         "ct2 generate": Verb("serving:ct2_generate", "Continue texts with CTranslate2"),
     },
-    "The course itself": {
+    mark("The course itself"): {
         "run": Verb("workspace:run", "Build the products of a chapter, or of all"),
         "status": Verb("workspace:status", "List the products: fresh, stale or missing"),
         "clean": Verb("workspace:clean", "Remove the products of a chapter, after a question"),
@@ -89,24 +90,24 @@ ROAD: dict[str, dict[str, Verb]] = {
         "profile show": Verb("profile:show", "Print what a profile sets and what it costs here"),
         "doctor": Verb("workspace:doctor", "Show what this machine has, and what it lacks"),
     },
-    "For authors of the course": {
+    mark("For authors of the course"): {
         "notebooks": Verb("authors:notebooks", "Refresh, execute or translate the notebooks"),
         "words": Verb("authors:words", "Bring a language's catalogues in step"),
     },
 }
 VERBS = {words: verb for part in ROAD.values() for words, verb in part.items()}
 GROUPS = {
-    "world": "Write and check texts of the small world",
-    "corpus": "Turn raw dumps into clean documents, one JSON object a line",
-    "tokenizer": "Train tokenizers that AutoTokenizer loads",
-    "scale": "Corpus work on one machine, Slurm or Ray",
-    "convert": "Turn checkpoints of other trainers into models",
-    "gptsan": "GPTSAN: vocabulary, examples, extra stage, spout",
-    "prefix": "Train, convert and use prefixes of a frozen model",
-    "ft": "FasterTransformer weights: export, check, import",
-    "ct2": "CTranslate2: run a GPT-2 or GPT-NeoX on CPUs",
-    "cache": "Archives of finished products",
-    "profile": "Profiles: the settings of everything that is built",
+    "world": mark("Write and check texts of the small world"),
+    "corpus": mark("Turn raw dumps into clean documents, one JSON object a line"),
+    "tokenizer": mark("Train tokenizers that AutoTokenizer loads"),
+    "scale": mark("Corpus work on one machine, Slurm or Ray"),
+    "convert": mark("Turn checkpoints of other trainers into models"),
+    "gptsan": mark("GPTSAN: vocabulary, examples, extra stage, spout"),
+    "prefix": mark("Train, convert and use prefixes of a frozen model"),
+    "ft": mark("FasterTransformer weights: export, check, import"),
+    "ct2": mark("CTranslate2: run a GPT-2 or GPT-NeoX on CPUs"),
+    "cache": mark("Archives of finished products"),
+    "profile": mark("Profiles: the settings of everything that is built"),
 }
 NAMES = {"help_option_names": ["-h", "--help"]}
 
@@ -115,14 +116,14 @@ class _Command(TyperCommand):
     """A command from the table. It is made from its function when it is called."""
 
     def __init__(self, name: str, verb: Verb) -> None:
-        super().__init__(name, help=verb.help)
+        super().__init__(name, help=tr(verb.help))
         self.verb = verb
 
     def load(self) -> Any:
         """Import the function's module and return the command with its arguments and options."""
         from course_lib.command_line.generator import command
 
-        return command(str(self.name), self.verb.load(), *self.verb[1:])
+        return command(str(self.name), self.verb.load(), tr(self.verb.help), *self.verb[2:])
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
         """Parse the command line with the loaded command."""
@@ -139,29 +140,28 @@ class _Group(TyperGroup):
         }  # fmt: skip
         width = max(map(len, self.commands))
         for part, names in parts.items():
-            with formatter.section(part):
+            with formatter.section(tr(part)):
                 formatter.write_dl([(name.ljust(width), str(self.commands[name].help)) for name in names])
 
 
 def _course(
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
 ) -> None:
-    """From raw Japanese text to a served language model.
-
-    COURSE_PROFILE selects the profile of the products (default tiny). `course COMMAND -h` has the details.
-    """
+    """Print the version, if that is asked for."""
     if version:
         print(f"course {__version__}")
         raise typer.Exit
 
 
 _root = typer.Typer(cls=_Group, context_settings=NAMES, rich_markup_mode=None)
-_root.callback(invoke_without_command=True, no_args_is_help=True)(_course)
+_about = tr("From raw Japanese text to a served language model.")
+_more = tr("COURSE_PROFILE selects the profile of the products (default tiny). `course COMMAND -h` has the details.")
+_root.callback(invoke_without_command=True, no_args_is_help=True, help=f"{_about}\n\n{_more}")(_course)
 app: Any = typer.main.get_command(_root)
 for _words, _verb in VERBS.items():
     *_parents, _name = _words.split()
     _parent: Any = app
     for _group in _parents:
         _options: Any = {"no_args_is_help": True, "rich_markup_mode": None, "context_settings": NAMES}
-        _parent = app.commands.setdefault(_group, _Group(name=_group, help=GROUPS[_group], **_options))
+        _parent = app.commands.setdefault(_group, _Group(name=_group, help=tr(GROUPS[_group]), **_options))
     _parent.add_command(_Command(_name, _verb))

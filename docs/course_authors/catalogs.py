@@ -35,8 +35,8 @@ NOTEBOOKS, PAGES, COURSE = DOMAINS = ("notebooks", "pages", "course")
 LOCALE = REPOSITORY / "docs" / "locale"
 LIBRARY = REPOSITORY / "course_lib"
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-# Functions whose first argument is a message; the unit and the label of a progress bar.
-KEYWORDS: tuple[dict[str, Any], ...] = ({"tr": None, "mark": None, "progress": (2,)}, {"progress": (3,)})
+# Functions whose first argument is a message; the help of a verb; the unit and the label of a progress bar.
+KEYWORDS: tuple[dict[str, Any], ...] = ({"tr": None, "mark": None, "Verb": (2,), "progress": (2,)}, {"progress": (3,)})
 
 
 class Entry(NamedTuple):
