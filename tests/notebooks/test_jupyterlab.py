@@ -18,7 +18,6 @@ from course_lib.paths import REPOSITORY
 from course_lib.workspace.chapters import CHAPTERS
 
 from tests.browser import chromium
-from tests.exercises.answers import japanese as answers
 from tests.notebooks.lab import HEIGHT, WIDTH, Notebook, running_lab
 from tests.waiting import LIMIT
 
@@ -102,19 +101,22 @@ def test_empty_workspace_shows_what_is_built_and_exercises_are_judged(browser: A
 def _answer_first_exercise(notebook: Notebook) -> None:
     number = notebook.cell_number("exercises.check(1")
     start = "from course_lib.exercises import japanese as exercises\n"
+    cells = nbformat.read(NOTEBOOKS[EMPTY], as_version=4).cells
+    folded = next(cell.source for cell in cells if "def split_ours" in cell.source)
+    right = folded.partition("\n\nsplit = ")[0].replace("split_ours", "split")
     for answer, mark, color in (
-        (answers.WRONG[1][0][0], "✗", "rgb(180, 35, 24)"),
-        (answers.RIGHT[1][1], "✓", "rgb(26, 127, 55)"),
+        ("def split(text):\n    return text.split('。')", "✗", "rgb(180, 35, 24)"),
+        (right, "✓", "rgb(26, 127, 55)"),
     ):
-        output = notebook.run_cell(number, f"{start}exercises.check(1, {answer!r})")
+        output = notebook.run_cell(number, f"{start}{answer}\nexercises.check(1, split)")
         badge = output.locator("b").first
         assert mark in badge.inner_text()
         assert badge.evaluate("element => getComputedStyle(element).backgroundColor") == color
         # The hint, or the solution.
-        folded = output.locator("details").first
-        assert not folded.locator("p").first.is_visible()
-        folded.locator("summary").first.click()
-        assert folded.locator("p").first.is_visible()
+        more = output.locator("details").first
+        assert not more.locator("p").first.is_visible()
+        more.locator("summary").first.click()
+        assert more.locator("p").first.is_visible()
 
 
 def test_drawing_is_shown_in_an_untrusted_notebook(browser: Any, page: Any, tmp_path: Path) -> None:
