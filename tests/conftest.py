@@ -1,5 +1,6 @@
 """Shared by all tests: a workspace of their own, no profile from outside, and what pytest-xdist may run side by side."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ REHEARSE = (
     "tests/scale/test_ray.py",
     "tests/scale/test_s3.py",
     "tests/scale/test_slurm.py",
+    "tests/serving/test_demo_page.py",
     "tests/serving/test_load.py",
     "tests/site/test_notebook_pages.py",
     "tests/site/test_site.py",
@@ -83,6 +85,13 @@ def own_workspace(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("COURSE_WORKSPACE", str(place))
     monkeypatch.delenv("COURSE_PROFILE", raising=False)
     return place
+
+
+@pytest.fixture(scope="session")
+def shared_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all notebooks and the demo, also where pytest-xdist gives each worker a folder of its own below the session's."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "shared-workspace"
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """A page to play with the profile's models, on 127.0.0.1: writing, genres, tasks. Needs gradio (extra `demo`)."""
 
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any, cast
 
@@ -16,16 +17,17 @@ from course_lib.gptsan import generation_config
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.language.words import mark, tr
+from course_lib.prefix import files
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import FILE
-from course_lib.prefix.files import read
 from course_lib.pretrain import text_codec
 from course_lib.world.check import check
 
 # Next tokens that are shown, and tokens of one continuation.
 SHOWN, LENGTH = 8, 80
 START = "ある町に、"
-STORY = "ある町に、健太という子どもと、犬のポチが住んでいました。健太は、大切な赤い帽子を持っていました。"
+# A sentence of a letter: the tasks `plain` and `title` both have an answer to it.
+LETTER = "友だちの結衣と一緒に、水族館へ行きました。"
 # Fonts of the reader's system, so that the page loads nothing from elsewhere.
 FONT = ("system-ui", "Noto Sans CJK JP", "sans-serif")
 HEAD = mark("Three models of the course. They know the small world, nothing else.")
@@ -56,7 +58,7 @@ class Models:
     def __init__(self) -> None:
         self.lock = Lock()
         self.gpt2 = Generator(prefix.base().path() / "model", text_codec.load)
-        self.tasks = {name: read(prefix.task(name).path() / FILE) for name in prefix.task_settings()}
+        self.tasks = {name: files.read(prefix.task(name).path() / FILE) for name in prefix.task_settings()}
         self.gptsan = cast(Mixed, Mixed.open(gptsan.TUNED.path() / gptsan.MODEL))
         self.genres = gptsan.class_names()
 
@@ -66,7 +68,8 @@ class Models:
         ids = model.codec.encode(text) or [model.begin]
         limit = getattr(model.model.config, "max_position_embeddings", None) or len(ids)
         with self.lock, torch.inference_mode():
-            logits = model.model(torch.tensor([ids[-limit:]], device=model.device)).logits[0, -1].float()
+            read = torch.tensor([ids[-limit:]], device=model.device)
+            logits = model.model(read, attention_mask=torch.ones_like(read)).logits[0, -1].float()
         likeliest = logits[: len(model.codec)].topk(top_k or len(model.codec))
         chances = (likeliest.values / temperature).softmax(-1)[:SHOWN].tolist()
         return dict(zip([self._name(ids, each) for each in likeliest.indices[:SHOWN].tolist()], chances, strict=True))
@@ -98,7 +101,7 @@ class Models:
         """Return the settings with a length for which the positions suffice, if the text leaves any."""
         limit = getattr(self.gpt2.model.config, "max_position_embeddings", None)
         longest = max((len(one.values) for one in self.tasks.values()), default=0)
-        left = limit - longest - len(self.gpt2.codec.encode(text)) if limit else LENGTH
+        left = limit - longest - (len(self.gpt2.codec.encode(text)) or 1) if limit else LENGTH
         return replace(how, max_new_tokens=max(1, min(LENGTH, left)))
 
 
@@ -126,12 +129,17 @@ def page(models: Models) -> gradio.Blocks:
         def answer(*given: Any) -> Any:
             try:
                 return function(*given)
-            except (CourseError, UsageError) as error:
-                raise gradio.Error(str(error), print_exception=False) from error
+            except CourseError as error:
+                # Not gradio.Error, which would lie over the text that the reader has typed.
+                gradio.Warning(str(error))
+                return gradio.skip()
 
         return answer
 
     world = has_world()
+    # The genre is no fault: its label is green, those of faults are red.
+    colors = {tr("genre: {name}", name=name): "green" for name in models.genres}
+    checker = partial(gradio.HighlightedText, label=tr("The checker"), color_map=colors, visible=world)
     blocks: gradio.Blocks = gradio.Blocks(title=tr("Course demo"), analytics_enabled=False)
     with blocks:
         gradio.Markdown(f"# {tr('Course demo')}\n{tr(HEAD if world else HEAD_OF_OTHERS)}")
@@ -142,10 +150,8 @@ def page(models: Models) -> gradio.Blocks:
                 top_k = gradio.Slider(0, 50, 0, step=1, label=tr("Top-k (0: all tokens)"), elem_id="top-k")
                 go = gradio.Button(tr("Continue"), variant="primary", elem_id="continue")
             with gradio.Column(min_width=280):
-                chances = gradio.Label(
-                    label=tr("Next token"), num_top_classes=SHOWN, show_heading=False, elem_id="next"
-                )
-                facts = gradio.HighlightedText(label=tr("The checker"), visible=world, elem_id="checker")
+                chances = gradio.Label(label=tr("Next token"), show_heading=False, elem_id="next")
+                facts = checker(elem_id="checker")
         with gradio.Tab(tr("Genres")), gradio.Row():
             with gradio.Column(min_width=280):
                 sliders = [gradio.Slider(0, 1, 0, step=0.05, label=name, elem_id=name) for name in models.genres]
@@ -153,9 +159,9 @@ def page(models: Models) -> gradio.Blocks:
                 write = gradio.Button(tr("Write"), variant="primary", elem_id="write")
             with gradio.Column(min_width=280):
                 story = gradio.Textbox(label=tr("GPTSAN writes"), lines=8, elem_id="story")
-                genre = gradio.HighlightedText(label=tr("The checker"), visible=world, elem_id="genre")
+                genre = checker(elem_id="genre")
         with gradio.Tab(tr("Tasks")):
-            given = gradio.Textbox(STORY, label=tr("Text"), lines=4, elem_id="given")
+            given = gradio.Textbox(LETTER, label=tr("Text"), lines=4, elem_id="given")
             ask = gradio.Button(tr("Ask"), variant="primary", elem_id="ask")
             with gradio.Row():
                 names = [tr("without a prefix"), *models.tasks]
@@ -165,11 +171,8 @@ def page(models: Models) -> gradio.Blocks:
         for event in (blocks.load, text.change, heat.change, top_k.change):
             event(**looked, show_progress="hidden", trigger_mode="always_last")
         if world:
-            for event, source, target in (
-                (blocks.load, text, facts),
-                (text.change, text, facts),
-                (story.change, story, genre),
-            ):
+            changes = (blocks.load, text, facts), (text.change, text, facts), (story.change, story, genre)
+            for event, source, target in changes:
                 event(marked, source, target, show_progress="hidden", trigger_mode="always_last")
         go.click(shown(models.continue_text), [text, heat, top_k], text)
         write.click(shown(lambda *given: models.written([*given[:-1]], given[-1])), [*sliders, warmth], story)

@@ -1,0 +1,142 @@
+"""`course demo` in headless Chromium: typing, sliding, pressing and reading, wide and narrow, in English and Japanese."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from course_lib.paths import REPOSITORY
+
+from tests.browser import chromium
+from tests.waiting import LIMIT
+
+pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[demo]")
+SCREENSHOTS = REPOSITORY / "output/demo"
+WIDE, NARROW = 1280, 400
+# Tokens of Label, as the page shows them: one line with the token, one with its probability.
+TOKENS = "() => document.querySelector('#next')?.innerText?.match(/\\d+%/g) ?? []"
+LONG = "ある町に、" * 400
+
+
+@pytest.fixture(scope="module", params=["en", "ja"])
+def served(request: Any, tmp_path_factory: Any, shared_workspace: Path) -> Iterator[tuple[str, str]]:
+    """The language, and the address of `course demo` with the session's products; it ends without a word on Ctrl-C."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"COURSE_WORKSPACE": str(shared_workspace), "COURSE_LANG": request.param}
+    log = tmp_path_factory.mktemp("demo") / "log.txt"
+    command = [sys.executable, "-m", "course_lib.cli", "demo", "--quiet", "--port", port]
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert process.stdout
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        assert url in process.stdout.readline(), log.read_text()
+        yield request.param, url
+        taken = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert taken.returncode == 2 and f"--port: {port} is taken" in taken.stderr
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) in (0, 130) and "Traceback" not in log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.timeout(2 * LIMIT)
+def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], width: int) -> None:
+    language, url = served
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.set_default_timeout(60_000)
+    requests: list[str] = []
+    problems: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(url)
+    page.wait_for_function(f"() => ({TOKENS})().length > 1")
+
+    def picture(name: str) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{language}-{width}-{name}.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+    def value(name: str) -> str:
+        return str(page.locator(f"#{name} textarea").input_value())
+
+    def slide(name: str, number: float) -> None:
+        slider = page.locator(f"#{name} input[type=range]")
+        low, high, step = (float(slider.get_attribute(part)) for part in ("min", "max", "step"))
+        slider.focus()
+        page.keyboard.press("Home")
+        for _ in range(round((min(number, high) - low) / step)):
+            page.keyboard.press("ArrowRight")
+        assert float(slider.input_value()) == pytest.approx(number)
+
+    # Typing: the probabilities and the verdict follow. Every tale about a town goes on with its child.
+    text = page.locator("#text textarea")
+    text.fill("")
+    text.press_sequentially("ある町に、健太という")
+    page.wait_for_function("() => document.querySelector('#next')?.innerText.includes('子ども')")
+    # Sliding: top-k 1 leaves one token, and a high temperature spreads the probabilities.
+    slide("top-k", 1)
+    page.wait_for_function(f"() => String(({TOKENS})()) === '100%'")
+    slide("top-k", 0)
+    slide("temperature", 2)
+    page.wait_for_function(f"() => parseInt(({TOKENS})()[0]) < 100")
+    slide("temperature", 0.5)
+    page.locator("#continue").click()
+    page.wait_for_function("() => document.querySelector('#text textarea').value.length > 40")
+    page.wait_for_function("() => document.querySelector('#checker').innerText.toLowerCase().includes('tale')")
+    assert value("text").startswith("ある町に、健太という子ども")
+    picture("write")
+    text.fill("吾輩は猫である。" + value("text"))
+    said = {"en": "not of the world", "ja": "小さな世界の文ではない"}[language]
+    page.wait_for_function(
+        "said => document.querySelector('#checker').innerText.toLowerCase().includes(said)", arg=said
+    )
+    # A text that is too long is refused in one line, and stays.
+    text.fill(LONG)
+    page.locator("#continue").click()
+    page.get_by_text("leave 0 of").wait_for()
+    assert value("text") == LONG
+    text.fill("")
+    page.wait_for_function(f"() => ({TOKENS})().length > 1")
+
+    page.get_by_role("tab").nth(1).click()
+    for genre in ("recipe", "weather"):
+        slide(genre, 1)
+        before = value("story")
+        page.locator("#write").click()
+        page.wait_for_function(
+            "before => !['', before].includes(document.querySelector('#story textarea').value)", arg=before
+        )
+        slide(genre, 0)
+    page.wait_for_function("() => document.querySelector('#genre').innerText.toLowerCase().includes('weather')")
+    picture("genres")
+
+    page.get_by_role("tab").nth(2).click()
+    given = value("given")
+    page.locator("#ask").click()
+    page.wait_for_function("() => document.querySelector('#answer-2 textarea').value")
+    base, plain, title = (value(f"answer-{number}") for number in range(3))
+    assert given.endswith("行きました。") and plain.endswith("行った。") and title.endswith("へ行った日")
+    assert base not in (plain, title, "")
+    picture("tasks")
+
+    assert {"en": "Course demo", "ja": "モデルを試すページ"}[language] in page.title()
+    outside = [each for each in requests if not each.startswith((url, "data:", "blob:"))]
+    assert (outside, problems) == ([], [])
+    page.close()
