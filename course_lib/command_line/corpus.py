@@ -53,6 +53,20 @@ def webtext(sources: Web, target: Path, settings: WebtextConfig, workers: int) -
     return _reported(clean_webtext(sources, target, settings, workers), target)
 
 
+def quality(
+    wanted: Annotated[Path, "documents to prefer: .jsonl, or .txt with an empty line between documents"],
+    unwanted: Annotated[Path, "documents to avoid, in the same formats"],
+    target: Path,
+) -> object:
+    """Train a classifier that scores documents, for `corpus webtext --set filters.quality=FILE`."""
+    from course_lib.corpus.quality import save_quality, train_quality
+    from course_lib.documents import read_texts
+
+    counts = {name: list(read_texts(path)) for name, path in (("wanted", wanted), ("unwanted", unwanted))}
+    save_quality(train_quality(counts["wanted"], counts["unwanted"]), target)
+    return {name: len(texts) for name, texts in counts.items()}
+
+
 def _reported(report: "CorpusReport", target: Path) -> Shown:
     """Write the report next to the product, unless that is standard output."""
     from course_lib.corpus.report import write_report

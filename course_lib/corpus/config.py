@@ -1,5 +1,6 @@
 """Settings for chapter 1, in a separate module so that showing help does not import the code that uses them."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -58,6 +59,9 @@ class FilterConfig:
     max_digits: float = setting(0.25, "maximum share of digits", ge=0, le=1)
     max_links: float = setting(0.15, "maximum share of characters in web addresses", ge=0, le=1)
     max_repetition: float = setting(0.1, f"maximum share of repeated runs of {REPEATED} characters", ge=0, le=1)
+    quality: Path | None = setting(None, "classifier from `course corpus quality`; unset: no learned score")
+    min_quality: float = setting(0.5, "minimum learned score, if `quality` is set", ge=0, le=1)
+    mask_personal: bool = setting(False, "whether phone numbers, mail addresses and postal codes are masked")
 
 
 @dataclass(frozen=True, config=STRICT)
