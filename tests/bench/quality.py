@@ -35,7 +35,7 @@ def documents() -> tuple[list[str], dict[str, str]]:
 
 def cross_fitted(wiki: list[str], web: dict[str, str]) -> dict[str, float]:
     """Return the score of each web text by a classifier that has not seen it."""
-    scores = {}
+    scores: dict[str, float] = {}
     for fold in range(FOLDS):
         rest = [text for at, text in enumerate(web.values()) if at % FOLDS != fold]
         quality = train_quality(wiki, rest)
