@@ -58,13 +58,18 @@ def quality(
     unwanted: Annotated[Path, "documents to avoid, in the same formats"],
     target: Path,
 ) -> object:
-    """Train a classifier that scores documents, for `corpus webtext --set filters.quality=FILE`."""
-    from course_lib.corpus.quality import save_quality, train_quality
+    """Train a classifier that scores documents.
+
+    The shown scores, from which to choose `filters.min_quality`, are by classifiers that have not seen the document.
+    """
+    from course_lib.corpus.quality import cross_fitted, save_quality, train_quality
     from course_lib.documents import read_texts
 
-    counts = {name: list(read_texts(path)) for name, path in (("wanted", wanted), ("unwanted", unwanted))}
-    save_quality(train_quality(counts["wanted"], counts["unwanted"]), target)
-    return {name: len(texts) for name, texts in counts.items()}
+    texts, others = list(read_texts(wanted)), list(read_texts(unwanted))
+    save_quality(train_quality(texts, others), target)
+    ordered = sorted(cross_fitted(texts, others))
+    shown = {f"{n} % of these score less than": round(ordered[len(ordered) * n // 100], 2) for n in (10, 25, 50, 75, 90)}
+    return {"wanted": len(texts), "unwanted": len(others), **shown}
 
 
 def _reported(report: "CorpusReport", target: Path) -> Shown:

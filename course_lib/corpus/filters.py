@@ -146,7 +146,7 @@ def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None
         value = test.measure(document)
         if test.removes(value, settings):
             return test.name, value
-    if settings.quality:
+    if settings.quality and settings.min_quality is not None:
         value = load_quality(settings.quality).score(text)
         if value < settings.min_quality:
             return "quality", value

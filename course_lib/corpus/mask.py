@@ -22,8 +22,7 @@ PHONE = re.compile(
     rf"(?<!\d)(?<!\d{DASH})(?:[+＋][8８][1１][-\s]?(?:[(（][0０][)）])?\d{{1,4}}|[(（][0０]\d{{1,4}}[)）]|[0０]\d{{1,4}})"
     rf"(?:{DASH}|\s?[(（]|\s)?\d{{1,4}}(?:{DASH}|[)）]\s?|\s)\d{{3,4}}(?!\d|{DASH}\d)"
     r"|(?<!\d)(?:[0０][789７８９][0０]\d{8}|[0０][1１][2２][0０]\d{6})(?!\d)"
-    r"|(?<=電話)\s?[:：]?\s?[0０]\d{9,10}(?!\d)|(?<=(?:TEL|Tel|tel))\s?[:：]?\s?[0０]\d{9,10}(?!\d)"
-    r"|(?<=℡)\s?[:：]?\s?[0０]\d{9,10}(?!\d)"
+    r"|(?:(?<=電話)|(?<=TEL)|(?<=Tel)|(?<=tel)|(?<=℡))(\s?[:：]?\s?)[0０]\d{9,10}(?!\d)"
 )
 # A Japanese phone number without its leading zero has 9 or 10 digits.
 DIGITS = (9, 10)
@@ -41,4 +40,4 @@ def mask_personal(text: str) -> tuple[str, dict[str, int]]:
 def _phone(found: re.Match[str]) -> str:
     digits = "".join(str(int(character)) for character in found[0] if character.isdecimal())
     national = digits.removeprefix("81") if found[0][0] in "+＋" else digits
-    return "<電話番号>" if len(national.lstrip("0")) in DIGITS or len(national) in (10, 11) else found[0]
+    return f"{found[1] or ''}<電話番号>" if len(national.lstrip("0")) in DIGITS else found[0]

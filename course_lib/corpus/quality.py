@@ -7,7 +7,7 @@ much a text resembles the wanted texts in its characters. It learns their style,
 
 import zipfile
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +20,9 @@ from course_lib.files import atomic_write, require_file
 
 SIZES = (1, 2, 3)
 BITS = 16
-MIX = np.uint64(0x9E3779B97F4A7C15)
 EPOCHS = 20
 LEARNING_RATE = 4.0
+FOLDS = 5
 Features = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 
@@ -33,9 +33,9 @@ class Quality(NamedTuple):
     bias: float
 
     def score(self, text: str) -> float:
-        """Return the probability, 0 to 1, that a text is one of the wanted texts."""
+        """Return the log odds [nats] that a text is one of the wanted texts: above 0 it is more like those."""
         buckets, values = features(text)
-        return _sigmoid(float(self.weights[buckets] @ values) + self.bias)
+        return float(self.weights[buckets] @ values) + self.bias
 
 
 def features(text: str) -> Features:
@@ -44,7 +44,7 @@ def features(text: str) -> Features:
     if not len(codes):
         return np.empty(0, dtype=np.int64), np.empty(0)
     hashes = np.concatenate([gram_hashes(codes, size) for size in SIZES])
-    buckets, counts = np.unique((hashes * MIX) >> np.uint64(64 - BITS), return_counts=True)
+    buckets, counts = np.unique(hashes >> np.uint64(64 - BITS), return_counts=True)
     return buckets.astype(np.int64), np.sqrt(counts / counts.sum())
 
 
@@ -63,7 +63,7 @@ def train_quality(wanted: Sequence[str], unwanted: Sequence[str], seed: int = 1)
     for _ in range(EPOCHS):
         for at in rng.permutation(len(examples)):
             (buckets, values), label = examples[at]
-            error = label - _sigmoid(float(weights[buckets] @ values) + bias)
+            error = label - 1 / (1 + np.exp(-float(weights[buckets] @ values) - bias))
             change = LEARNING_RATE * share[label] * error
             weights[buckets] += change * values
             late[buckets] += step * change * values
@@ -73,24 +73,33 @@ def train_quality(wanted: Sequence[str], unwanted: Sequence[str], seed: int = 1)
     return Quality((weights - late / step).astype(np.float32), bias - late_bias / step)
 
 
+def cross_fitted(wanted: Sequence[str], unwanted: Sequence[str]) -> list[float]:
+    """Return the score of each unwanted text by a classifier that was trained without it."""
+    scores = [0.0] * len(unwanted)
+    for fold in range(min(FOLDS, len(unwanted))):
+        quality = train_quality(wanted, [text for at, text in enumerate(unwanted) if at % FOLDS != fold])
+        scores[fold::FOLDS] = map(quality.score, unwanted[fold::FOLDS])
+    return scores
+
+
 def save_quality(quality: Quality, target: Path) -> None:
     """Write a classifier as an .npz file, 234 KB from the bundled texts."""
     with atomic_write(target) as file:
         np.savez_compressed(file, weights=quality.weights, bias=np.float64(quality.bias))
 
 
-@cache
 def load_quality(path: Path) -> Quality:
-    """Read a classifier, once per process. Raises CourseError if the file is not one."""
+    """Read a classifier, once while its file does not change. Raises CourseError if the file is not one."""
+    return _load(path, require_file(path).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _load(path: Path, _changed: int) -> Quality:
     try:
-        with np.load(require_file(path), allow_pickle=False) as stored:
+        with np.load(path, allow_pickle=False) as stored:
             quality = Quality(stored["weights"], float(stored["bias"]))
     except (ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile) as error:
         raise CourseError(f"{path}: is not a quality classifier; train one by `course corpus quality`") from error
     if quality.weights.shape != (2**BITS,):
         raise CourseError(f"{path}: has weights of shape {quality.weights.shape}; {(2**BITS,)} is needed")
     return quality
-
-
-def _sigmoid(value: float) -> float:
-    return float(1 / (1 + np.exp(-np.clip(value, -50, 50))))
