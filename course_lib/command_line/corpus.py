@@ -68,7 +68,9 @@ def quality(
     texts, others = list(read_texts(wanted)), list(read_texts(unwanted))
     save_quality(train_quality(texts, others), target)
     ordered = sorted(cross_fitted(texts, others))
-    shown = {f"{n} % of these score less than": round(ordered[len(ordered) * n // 100], 2) for n in (10, 25, 50, 75, 90)}
+    shown = {
+        f"{n} % of these score less than": round(ordered[len(ordered) * n // 100], 2) for n in (10, 25, 50, 75, 90)
+    }
     return {"wanted": len(texts), "unwanted": len(others), **shown}
 
 
