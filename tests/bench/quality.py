@@ -7,7 +7,7 @@ equal size of a pool: the third with the best scores, a random third, the first 
 seeds. The pool is the bundled web text, and the model a GPT-2 (2 layers, width 128, characters as tokens, a plain loop:
 the course's trainer would take longer to start than this model to train). A third has 20,000 characters, which it reads
 13 times; a fourth arm reads as many tokens of all the text. With BOOKS and DUMP a second pool is a text of books
-(.txt.xz, a paragraph a line), 45 times as large; its model is the course's character trigram model, since a GPT-2
+(.txt.xz, a paragraph a line), 44 times as large; its model is the course's character trigram model, since a GPT-2
 would take an hour; its held-out texts are the articles of the dump and the bundled web text.
 
 Writes course_lib/corpus/quality.csv, which chapter 1 shows.
