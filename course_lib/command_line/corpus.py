@@ -53,6 +53,27 @@ def webtext(sources: Web, target: Path, settings: WebtextConfig, workers: int) -
     return _reported(clean_webtext(sources, target, settings, workers), target)
 
 
+def quality(
+    wanted: Annotated[Path, "documents to prefer: .jsonl, or .txt with an empty line between documents"],
+    unwanted: Annotated[Path, "documents to avoid, in the same formats"],
+    target: Path,
+) -> object:
+    """Train a classifier that scores documents.
+
+    The shown scores, from which to choose `filters.min_quality`, are by classifiers that have not seen the document.
+    """
+    from course_lib.corpus.quality import cross_fitted, save_quality, train_quality
+    from course_lib.documents import read_texts
+
+    texts, others = list(read_texts(wanted)), list(read_texts(unwanted))
+    save_quality(train_quality(texts, others), target)
+    ordered = sorted(cross_fitted(texts, others))
+    shown = {
+        f"{n} % of these score less than": round(ordered[len(ordered) * n // 100], 2) for n in (10, 25, 50, 75, 90)
+    }
+    return {"wanted": len(texts), "unwanted": len(others), **shown}
+
+
 def _reported(report: "CorpusReport", target: Path) -> Shown:
     """Write the report next to the product, unless that is standard output."""
     from course_lib.corpus.report import write_report

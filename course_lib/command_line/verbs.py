@@ -29,6 +29,7 @@ ROAD: dict[str, dict[str, Verb]] = {
         "corpus download": Verb("corpus:download", "Download a dump and verify it, or resume", "corpus.download"),
         "corpus wikipedia": Verb("corpus:wikipedia", "Extract the articles of a dump", "corpus.wikipedia", True),
         "corpus webtext": Verb("corpus:webtext", "Filter web text and remove duplicates", "corpus.webtext", True),
+        "corpus quality": Verb("corpus:quality", "Train a classifier that scores documents"),
     },
     mark("A small world"): {
         "world write": Verb("world:write", "Write documents whose facts and probability are known", text=True),

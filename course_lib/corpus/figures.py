@@ -1,6 +1,7 @@
 """Figures for chapter 1."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from course_lib.corpus.banding import probability
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
+# Measured by tests/bench/quality.py: a part of the texts a line, bits per character by held-out text and seed.
+QUALITY = Path(__file__).with_name("quality.csv")
 PLAIN_TEXT = mark("plain text")
 # What each count of an extraction contains.
 LABELS = {

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from course_lib.corpus.config import REPEATED, FilterConfig
 from course_lib.corpus.dedup import code_points, gram_hashes
+from course_lib.corpus.quality import load_quality
 
 URL = re.compile(r"(?:https?://|www\.)[\w!-;=?-~]+", re.A)
 # A sentence end anywhere in the line, or the end of an informal line: a quotation mark, laughter, a particle, an emoji.
@@ -145,6 +146,10 @@ def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None
         value = test.measure(document)
         if test.removes(value, settings):
             return test.name, value
+    if settings.quality and settings.min_quality is not None:
+        value = load_quality(settings.quality).score(text)
+        if value < settings.min_quality:
+            return "quality", value
     return None
 
 

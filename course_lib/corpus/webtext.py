@@ -24,6 +24,7 @@ import orjson
 from course_lib.corpus.config import WebtextConfig
 from course_lib.corpus.dedup import Hashes, band_hashes, signatures, text_hash
 from course_lib.corpus.filters import FILTERS, first_failure
+from course_lib.corpus.mask import mask_personal
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
@@ -35,6 +36,12 @@ from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 
 LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+# Kind of mask → its name in the report.
+MASKED = {
+    "phone": mark("phone numbers masked"),
+    "mail": mark("mail addresses masked"),
+    "postal code": mark("postal codes masked"),
+}
 # What becomes of a document; the number of another document means that it resembles that one.
 KEPT, DUPLICATE = -1, 0
 # A stored document that passed the filters, what becomes of it, and which of its long lines are repeats.
@@ -106,6 +113,11 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> Filtered:
         for _ in range(bad):
             report.remove_line("invalid_utf8", str(number))
         text = "\n".join(lines)
+        if settings.filters.mask_personal:
+            # Before the filters, so that the report's examples are masked, too.
+            text, masks = mask_personal(text)
+            for kind, count in masks.items():
+                report.count(MASKED[kind], count)
         report.enter(text)
         if failure := first_failure(text, settings.filters):
             report.remove(failure[0], str(number), text, f"{failure[1]:.4g}")
@@ -239,6 +251,8 @@ def _clean_lines(raw: bytes) -> tuple[list[str], int]:
 def limits(settings: WebtextConfig) -> dict[str, str]:
     """Return the possible reasons for removing a document, each with its threshold as text, for the report."""
     found = {test.name: test.limit(settings.filters) for test in FILTERS}
+    if settings.filters.quality:
+        found["quality"] = f"< {settings.filters.min_quality}"
     found["duplicate"] = mark("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"

@@ -1,0 +1,105 @@
+"""A learned quality score: logistic regression over hashed character n-grams, wanted against unwanted text.
+
+The idea is that of the filter in "Language Models are Few-Shot Learners" (Brown et al. 2020, appendix A,
+https://arxiv.org/abs/2005.14165): a linear classifier separates curated text from raw web text. The score says how
+much a text resembles the wanted texts in its characters. It learns their style, too, and does not check facts.
+"""
+
+import zipfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from course_lib.corpus.dedup import folded, gram_hashes
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write, require_file
+
+SIZES = (1, 2, 3)
+BITS = 16
+EPOCHS = 20
+LEARNING_RATE = 4.0
+FOLDS = 5
+Features = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
+
+
+class Quality(NamedTuple):
+    """A trained classifier."""
+
+    weights: npt.NDArray[np.float32]  # [2 ** BITS]
+    bias: float
+
+    def score(self, text: str) -> float:
+        """Return the log odds [nats] that a text is one of the wanted texts: above 0 it is more like those."""
+        buckets, values = features(text)
+        return float(self.weights[buckets] @ values) + self.bias
+
+
+def features(text: str) -> Features:
+    """Return the buckets of a text's n-grams and the square roots of their counts, scaled to unit length."""
+    codes = folded(text)
+    if not len(codes):
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    hashes = np.concatenate([gram_hashes(codes, size) for size in SIZES])
+    buckets, counts = np.unique(hashes >> np.uint64(64 - BITS), return_counts=True)
+    return buckets.astype(np.int64), np.sqrt(counts / counts.sum())
+
+
+def train_quality(wanted: Sequence[str], unwanted: Sequence[str], seed: int = 1) -> Quality:
+    """Train by averaged SGD; both classes have equal weight. The result depends only on texts and seed.
+
+    Raises CourseError if one of the two classes has no text.
+    """
+    if not wanted or not unwanted:
+        raise CourseError("quality: a classifier needs documents of both classes; one of them has none")
+    examples = [(features(text), label) for label, part in ((1, wanted), (0, unwanted)) for text in part]
+    share = {1: len(examples) / (2 * len(wanted)), 0: len(examples) / (2 * len(unwanted))}
+    # `late` holds each update times its step, so that weights - late / steps is the average over all steps.
+    weights, late, bias, late_bias, step = np.zeros(2**BITS), np.zeros(2**BITS), 0.0, 0.0, 0
+    rng = np.random.default_rng(seed)
+    for _ in range(EPOCHS):
+        for at in rng.permutation(len(examples)):
+            (buckets, values), label = examples[at]
+            error = label - 1 / (1 + np.exp(-float(weights[buckets] @ values) - bias))
+            change = LEARNING_RATE * share[label] * error
+            weights[buckets] += change * values
+            late[buckets] += step * change * values
+            bias += change
+            late_bias += step * change
+            step += 1
+    return Quality((weights - late / step).astype(np.float32), bias - late_bias / step)
+
+
+def cross_fitted(wanted: Sequence[str], unwanted: Sequence[str]) -> list[float]:
+    """Return the score of each unwanted text by a classifier that was trained without it."""
+    scores = [0.0] * len(unwanted)
+    for fold in range(min(FOLDS, len(unwanted))):
+        quality = train_quality(wanted, [text for at, text in enumerate(unwanted) if at % FOLDS != fold])
+        scores[fold::FOLDS] = map(quality.score, unwanted[fold::FOLDS])
+    return scores
+
+
+def save_quality(quality: Quality, target: Path) -> None:
+    """Write a classifier as an .npz file, 234 KB from the bundled texts."""
+    with atomic_write(target) as file:
+        np.savez_compressed(file, weights=quality.weights, bias=np.float64(quality.bias))
+
+
+def load_quality(path: Path) -> Quality:
+    """Read a classifier, once while its file does not change. Raises CourseError if the file is not one."""
+    return _load(path, require_file(path).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _load(path: Path, _changed: int) -> Quality:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            quality = Quality(stored["weights"], float(stored["bias"]))
+    except (ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        raise CourseError(f"{path}: is not a quality classifier; train one by `course corpus quality`") from error
+    if quality.weights.shape != (2**BITS,):
+        raise CourseError(f"{path}: has weights of shape {quality.weights.shape}; {(2**BITS,)} is needed")
+    return quality
