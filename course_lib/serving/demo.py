@@ -137,7 +137,7 @@ def page(models: Models) -> gradio.Blocks:
         return answer
 
     world = has_world()
-    # The genre is no fault: its label is green, those of faults are red.
+    # The genre is no fault, so its label is green.
     colors = {tr("genre: {name}", name=name): "green" for name in models.genres}
     checker = partial(gradio.HighlightedText, label=tr("The checker"), color_map=colors, visible=world)
     blocks: gradio.Blocks = gradio.Blocks(title=tr("Course demo"), analytics_enabled=False)
