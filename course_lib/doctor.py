@@ -149,7 +149,8 @@ def _memory() -> tuple[bool, str]:
 
 # Each part, its check, what fails or is skipped without it, and how to get it.
 PARTS: tuple[tuple[str, Callable[[], tuple[bool | None, str]], str, str], ...] = (
-    (mark("System"), _system, mark("chapters 1–6 may run, chapter 7 runs without the Triton server"),
+    (mark("System"), _system,
+     mark("chapters 1–6 may run; chapter 7, too, without the Triton server where pip has none"),
      mark("docs/systems.md says what is known of this system")),
     ("Python", lambda: (sys.version_info >= (3, 11), platform.python_version()),
      mark("nothing runs"), mark("install Python 3.11 or later")),

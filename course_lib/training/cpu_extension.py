@@ -35,14 +35,14 @@ def build_environment() -> dict[str, str]:
     return {"PATH": path, "TORCH_EXTENSIONS_DIR": str(build_root())}
 
 
-def is_compiled() -> bool:
-    """Return whether the extension is compiled for this Python environment."""
-    return (build_root() / NAME / f"{NAME}.so").exists()
+def needs_compiling() -> bool:
+    """Return whether a CPU rank compiles the extension first; only on Linux: elsewhere DeepSpeed uses gloo."""
+    return sys.platform == "linux" and not (build_root() / NAME / f"{NAME}.so").exists()
 
 
 def compile_ahead() -> None:
     """Compile the extension if that is needed and possible here. Problems are only printed."""
-    if sys.platform != "linux" or is_compiled():
+    if not needs_compiling():
         return
     if not any(map(shutil.which, COMPILERS)):
         print(tr("no C++ compiler: DeepSpeed cannot train on CPU ranks; apt-get install g++"))

@@ -73,7 +73,7 @@ def _train(task: str, run: Path, start: int, steps: int) -> bool:
     # DeepSpeed's launcher numbers the nodes and their ranks.
     if os.environ.get("CROSS_RANK", "0") != "0" and os.environ.get("LOCAL_RANK") == "0":
         require_same_inputs(loaded, run)
-    compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and not cpu_extension.is_compiled()
+    compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and cpu_extension.needs_compiling()
     compiling = mark("compiling DeepSpeed's extension, once, about a minute")
     _stage(compiling if compiles else mark("building model and optimizer"))
     batch = loaded.settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1")))

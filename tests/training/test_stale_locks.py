@@ -24,6 +24,15 @@ def test_a_lock_that_no_process_holds_is_removed(lock):
     assert not lock.exists()
 
 
+def test_only_linux_compiles_the_extension(lock, monkeypatch):
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert not cpu_extension.needs_compiling()
+    monkeypatch.setattr("sys.platform", "linux")
+    assert cpu_extension.needs_compiling()
+    (lock.parent / "deepspeed_shm_comm.so").touch()
+    assert not cpu_extension.needs_compiling()
+
+
 def test_a_lock_that_a_process_holds_stays(lock):
     baton = FileBaton(str(lock))
     assert baton.try_acquire()
