@@ -64,7 +64,8 @@ class Tasks:
             except Exception as error:
                 said = " ".join(str(error).split())[:200]
                 raise CourseError(
-                    f"--tasks: the data of {name} cannot be loaded, from a file or the Hugging Face Hub: {said}"
+                    f"--tasks: the data of {name} cannot be loaded: {said}; data of the Hugging Face Hub is "
+                    "kept after its first use with network; a task of your own reads a file"
                 ) from error
         return cls(names, manager, limit)
 

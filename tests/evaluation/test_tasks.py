@@ -87,6 +87,21 @@ def test_tasks_of_the_leaderboard_that_choose_and_that_write(
     assert all(0 <= score["value"] <= 1 for score in scores.values())
 
 
+def test_exact_match_counts_the_texts_that_the_model_writes(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin, rest = SENTENCE[:5], SENTENCE[5:]
+    data = write(tmp_path / "data.jsonl", [{"begin": begin, "rest": each} for each in (rest, OTHER, rest, rest)])
+    task = {
+        "task": "continue", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "test_split": "test", "output_type": "generate_until", "doc_to_text": "{{begin}}", "doc_to_target": "{{rest}}",
+        "metric_list": [{"metric": "exact_match"}],
+    }  # fmt: skip
+    (tmp_path / "continue.yaml").write_text(yaml.safe_dump(task), encoding="utf8")
+    (score,) = evaluate(capsys, str(model), "--tasks", str(tmp_path / "continue.yaml"))["models"][0]["tasks"]
+    assert (score["metric"], score["examples"], score["value"]) == ("exact_match", 4, 0.75)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
