@@ -234,7 +234,7 @@ def test_a_japanese_deck(tmp_path: Path, page: Any) -> None:
     assert sum(slide.section for slide in made) == sum(slide.section for slide in original)
     # Goals, a prediction and exercises have slides of their own; the sources are in the notes.
     shown = ["\n".join(texts(slide)[1:]) for slide in made]
-    for start in ("**この章の目標**", "**予想", "**1.**"):
+    for start in ("**この章の目標**", "**予想してから", "**4.**"):
         assert sum(text.startswith(start) for text in shown) == 1
     assert not any("**出典**" in text for text in shown) and "**出典**" in "\n".join(made[-1].notes)
 

@@ -38,7 +38,8 @@ def served(request: Any, tmp_path_factory: Any, shared_workspace: Path) -> Itera
     assert process.stdout
     url = f"http://127.0.0.1:{port}/"
     try:
-        assert url in process.stdout.readline(), log.read_text()
+        # Products that are missing are built first, with a line for each.
+        assert any(url in line for line in process.stdout), log.read_text()
         yield request.param, url
         taken = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert taken.returncode == 2 and f"--port: {port} is taken" in taken.stderr
