@@ -206,7 +206,11 @@ def _check_loss(loss: Any) -> str | None:
     if problem := _problem(loss(logits, targets), functional.cross_entropy(logits.flatten(0, 1), targets.flatten()),
                            mistakes, "cross_entropy"):  # fmt: skip
         return problem
-    return None if large.isfinite() else tr("large logits overflow: use log_softmax, not softmax and then log.")
+    return (
+        None
+        if large.isfinite()
+        else tr("with large logits the loss is infinite: use log_softmax, not softmax and then log.")
+    )
 
 
 RATES = (1e-2, 2e-2, 1e-2)
@@ -513,7 +517,7 @@ CHAPTER = Chapter(
         FOLDED,
     ),
     Exercise(
-        "write attend(q, k, v) for a cache: q holds the last rows of a text, k and v hold all of them",
+        "write attend_stored(q, k, v) for a cache: q holds the last rows of a text, k and v hold all of them",
         _check_cached,
         (
             "With n stored keys, row 0 may read the columns 0 to n.",

@@ -19,7 +19,7 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    names = [*(f"P{position}" for position in range(1, length + 1)), *tokens]
+    names = [*(f"P{position}" for position in range(length)), *tokens]
     figure, axis = subplots(height=1.5 + 0.36 * len(tokens), width=1.6 + 0.62 * len(names))
     seen = np.tri(len(tokens), len(names), length) * np.where(np.arange(len(names)) < length, 1, 2)
     axis.pcolormesh(seen, cmap=ListedColormap(["white", COLOURS[1], AFTER]), edgecolors="white", linewidth=3)

@@ -11,7 +11,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -150,15 +150,19 @@ def current(language: str, domain: str) -> Catalog:
     gone: dict[str | None, dict[str, Message]] = {}
     for message in [each for each in catalog if each.id and each.string and (each.id, each.context) not in known]:
         gone.setdefault(message.context, {})[str(message.id)] = message
-    for message in [each for each in new if catalog.get(each.id, each.context) is None]:
+    come: dict[str | None, dict[str, Message]] = {}
+    for message in [each for each in new if each.id and catalog.get(each.id, each.context) is None]:
+        come.setdefault(message.context, {})[str(message.id)] = message
+    for context, messages in come.items():
         # The translation of a changed text moves to the new text, in a cell to the most similar one.
-        former = gone.get(message.context, {})
-        similar = 0.75 if message.context is None else 0.4 if len(former) > 1 else 0
-        for old in [former.pop(text) for text in get_close_matches(str(message.id), former, 1, similar)]:
+        former = gone.get(context, {})
+        least = 0.75 if context is None else 0.4 if len(former) > 1 else 0
+        for text, before in closest(list(messages), list(former), least).items():
+            old = former[before]
             catalog.delete(old.id, old.context)
-            same = None if old.fuzzy else renumbered(str(old.id), str(message.id), str(old.string))
+            same = None if old.fuzzy else renumbered(before, text, str(old.string))
             flags = {"fuzzy"} if same is None else set()
-            catalog.add(message.id, same or old.string, flags=flags, context=old.context)
+            catalog.add(messages[text].id, same or old.string, flags=flags, context=context)
     catalog.update(new, no_fuzzy_matching=True, update_creation_date=False)
     for message in catalog:
         if message.id and message.string and not message.fuzzy and domain == COURSE:
@@ -168,18 +172,38 @@ def current(language: str, domain: str) -> Catalog:
     return catalog
 
 
+def closest(new: list[str], old: list[str], least: float) -> dict[str, str]:
+    """Pair new texts with old ones, the most similar pair first (difflib's ratio, at least `least`). Each is in one pair."""
+    pairs, matcher = [], SequenceMatcher(autojunk=False)
+    for text in new:
+        matcher.set_seq2(text)
+        for before in old:
+            matcher.set_seq1(before)
+            if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least:
+                pairs.append((matcher.ratio(), text, before))
+    found: dict[str, str] = {}
+    for ratio, text, before in sorted(pairs, reverse=True):
+        if ratio >= least and text not in found and before not in found.values():
+            found[text] = before
+    return found
+
+
 def renumbered(old: str, new: str, translation: str) -> str | None:
     """Return the translation of `new` if it differs from `old` in numbers only, and the translation has the same ones.
 
-    Otherwise, or if it is not clear which number became which, return None: a translator must look.
+    It may have others as well: *in pairs* is 2人組. If it is not clear which number became which, return None: a
+    translator must look.
     """
     before, after = NUMBER.findall(old), NUMBER.findall(new)
-    if NUMBER.sub("0", old) != NUMBER.sub("0", new) or Counter(before) != Counter(NUMBER.findall(translation)):
+    there = [number for number in NUMBER.findall(translation) if number in before]
+    if NUMBER.sub("0", old) != NUMBER.sub("0", new) or Counter(before) != Counter(there):
         return None
     changed = dict(zip(before, after, strict=True))
-    if any(changed[one] != other for one, other in zip(before, after, strict=True)):
+    if before != there and any(changed[one] != other for one, other in zip(before, after, strict=True)):
         return None
-    return NUMBER.sub(lambda number: changed[number[0]], translation)
+    # in the order of the English where that is the translation's, else by value
+    numbers = iter(after if before == there else [changed[one] for one in there])
+    return NUMBER.sub(lambda found: next(numbers) if found[0] in before else found[0], translation)
 
 
 def read(language: str, domain: str) -> Catalog:

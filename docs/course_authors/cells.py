@@ -2,7 +2,7 @@
 
 A text is a piece of source: what stands between the quotes of a literal, with the fields of an f-string, or behind the
 `# ` of a comment. A literal is offered to translators if it is printed, is a label or a docstring, has two words, or is
-a name in a list or dictionary. If it is a value or a key, its translation is the same text.
+a name in a list or dictionary, also one that is set there. If it is a value or a key, its translation is the same text.
 """
 
 import ast
@@ -18,6 +18,8 @@ JAPANESE = re.compile(r"[ぁ-ヿ一-鿿]")
 # Two words; a path, a setting or a pattern has none.
 WORDS = re.compile(r"(?<![^\s(\[“‘'\"])[A-Za-z][a-z'’-]*[,.:;]?\s+\S*[A-Za-z][a-z]")
 NAME = re.compile(r"[A-Za-z]{3,}(?:-[a-z]+)*")
+# a name, or a word and a number
+LABEL = re.compile(rf"{NAME.pattern}(?: [\d.]+)?")
 FIELD = re.compile(r"\{[^{}]*\}")
 OPENING = re.compile(r"""[A-Za-z]*("{3}|'{3}|"|')""")
 
@@ -77,13 +79,17 @@ def _offered(node: ast.AST, shown: bool = False) -> Iterator[ast.expr]:
     match node:
         case ast.Compare():
             return
-        case ast.Subscript(slice=ast.Constant()):
+        case ast.Subscript(slice=ast.Constant() as key):
+            if " " in str(key.value) or (NAME.fullmatch(str(key.value)) and isinstance(node.ctx, ast.Store)):
+                yield key
             yield from _offered(node.value)
             return
         case ast.Call(func=ast.Name(id=name)):
             shown = name in SHOWING
         case ast.Call(func=ast.Attribute(attr=name)):
-            shown = shown and name == "join"
+            shown = shown and name in ("join", "format")
+        case ast.Return(value=ast.JoinedStr()):
+            shown = True
         case ast.keyword(arg=name):
             shown = shown or name in LABELS
         case ast.Expr(value=ast.Constant()):
@@ -98,7 +104,7 @@ def _offered(node: ast.AST, shown: bool = False) -> Iterator[ast.expr]:
             return
         case ast.List() | ast.Tuple() | ast.Dict() | ast.IfExp():
             for each in ast.iter_child_nodes(node):
-                if isinstance(each, ast.Constant) and NAME.fullmatch(str(each.value)) and not shown:
+                if isinstance(each, ast.Constant) and LABEL.fullmatch(str(each.value)) and not shown:
                     yield each
     for child in ast.iter_child_nodes(node):
         yield from _offered(child, shown)

@@ -18,11 +18,16 @@ FOLDED_TAG = "hide-input"
 SETUP = """\
 try:
     import course_lib
-except ImportError:  # on Colab: 1–2 minutes (builds jumandic, deepspeed); its torch and numpy stay
+except ImportError:  # {colab}
     source = "git+{address}"
     %pip install -q "japanese-lm-course[notebook,train,serve] @ {{source}}"
     import course_lib
 """
+# The comment in it, by language; others have the English one.
+COLAB = {
+    "": "on Colab: 1–2 minutes (builds jumandic, deepspeed); its torch and numpy stay",
+    "ja": "Colabでは1〜2分（jumandicとdeepspeedをビルド。Colabのtorchとnumpyはそのまま）",
+}
 # What the set-up cell of an edition does first.
 LANGUAGE = f"""\
 import os
@@ -51,7 +56,9 @@ def badge(name: str) -> str:
 
 def setup(language: str = "") -> str:
     """Return the set-up cell of a notebook, in English or in another language."""
-    return (LANGUAGE.format(language=language) if language else "") + SETUP.format(address=address()).strip()
+    return (LANGUAGE.format(language=language) if language else "") + SETUP.format(
+        address=address(), colab=COLAB.get(language, COLAB[""])
+    ).strip()
 
 
 def refresh(path: Path) -> bool:

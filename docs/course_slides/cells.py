@@ -33,7 +33,8 @@ CORE = re.compile(r" *(\(core\)|（必修）)$")
 # What slides say beside the notebook's own words.
 LEFT_OUT = {"en": "*{number} more lines in the notebook*", "ja": "*ほかに{number}行（ノートブックを参照）*"}
 FIGURE = {"en": "Figure: {title}", "ja": "図：{title}"}
-IMAGES = ("image/png", "text/html", "image/svg+xml")
+# Outputs that stand alone: a figure, a drawing, a table.
+IMAGES = ("image/png", "text/html", "image/svg+xml", "text/markdown")
 
 
 @dataclass

@@ -25,7 +25,8 @@ Reveal.initialize({
   transition: "none",
   plugins: [RevealNotes],
 }).then(async () => {
-  await document.fonts.ready;
+  // A font is loaded when it is first shown; the hidden slides are measured before.
+  await Promise.all([...document.fonts].map((font) => font.load()));
   const stacks = document.querySelectorAll(".slides > section");
   for (const stack of stacks) {
     const display = stack.style.display;

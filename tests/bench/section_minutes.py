@@ -6,8 +6,8 @@
 `measure` takes the seconds of every cell with the products already built, as in a class on the morning after `make
 course`. Behind the last cell it runs the experiments of docs/instructor/solutions.md in the same kernel and keeps the
 verdict of each. It writes section_minutes.json. `write` applies the rule below to the notebooks and these seconds. It
-fills the columns of sections.md, and the minutes and times of day of one-day.md and two-days.md; texts and the order of
-the rows stay as they are.
+fills the columns of sections.md, the minutes of the exercises in solutions.md, and the minutes and times of day of
+one-day.md and two-days.md; texts and the order of the rows stay as they are.
 """
 
 import ast
@@ -44,6 +44,7 @@ NOTEBOOKS = {path.stem: (path, c.notebooks[path.stem]) for c in CHAPTERS for pat
 HEADING = re.compile(r"^(#{2,3}) (.+?)(?: \((core|optional)\))?$", re.M)
 NUMBER = re.compile(r"(\d[ab]?)\.\d+ ")
 TIME = re.compile(r"(\d\d):(\d\d)")
+MINUTES = re.compile(r"\b\d+ minutes")  # of an exercise, in solutions.md
 
 
 @dataclass
@@ -122,8 +123,13 @@ def parts(stem: str) -> list[Part]:
     found = []
     for name, kind, cells, text in cut(notebook):
         if name.startswith("Exercises of"):
+            folded = folded_lines(notebook)
             found += [
-                Part(f"Exercise {label(notebook)}.{number}", "exercise", lines=solution_lines(exercise))
+                Part(
+                    f"Exercise {label(notebook)}.{number}",
+                    "exercise",
+                    lines=folded.get(number, solution_lines(exercise)),
+                )
                 for number, exercise in enumerate(exercises(module), 1)
             ]
             continue
@@ -149,11 +155,26 @@ def solution_lines(exercise: Exercise) -> int:
     """The number of lines of the function or class that solves an exercise, without its docstring; else 0."""
     if not callable(exercise.solution):
         return 0
-    function = ast.parse(exercise.code()).body[0]
-    assert isinstance(function, ast.FunctionDef | ast.ClassDef)
-    if ast.get_docstring(function):
-        function.body = function.body[1:]
-    return len(ast.unparse(function).splitlines())
+    return _lines(ast.parse(exercise.code()).body[0])
+
+
+def folded_lines(notebook: nbformat.NotebookNode) -> dict[int, int]:
+    """The same for the blanks of a notebook, whose solutions are its folded cells, by the exercise's number."""
+    found = {}
+    for cell in filter(is_folded, notebook.cells):
+        if number := re.search(r"exercises\.choose\((\d+), ", cell.source):
+            definitions = [
+                node for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            ]
+            found[int(number[1])] = sum(map(_lines, definitions))
+    return found
+
+
+def _lines(definition: ast.stmt) -> int:
+    assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
+    if ast.get_docstring(definition):
+        definition.body = definition.body[1:]
+    return len(ast.unparse(definition).splitlines())
 
 
 def experiments() -> dict[str, str]:
@@ -216,7 +237,7 @@ def _said(cell: nbformat.NotebookNode) -> str:
 
 def rewrite(text: str, by_name: dict[str, Part]) -> str:
     """Return a file of the kit with the numbers of its tables computed again."""
-    lines, clock = [], None
+    lines, clock, section = [], None, ""
     for line in text.split("\n"):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 4 and (time_of_day := TIME.fullmatch(cells[0])):
@@ -231,6 +252,10 @@ def rewrite(text: str, by_name: dict[str, Part]) -> str:
         elif not line.startswith("|"):
             # A table is a day.
             clock = None
+            if heading := re.match(r"#+ (.*)", line):
+                section = heading[1]
+            elif section in by_name:
+                line = MINUTES.sub(f"{by_name[section].minutes} minutes", line)
         lines.append(line)
     return "\n".join(lines)
 
@@ -253,7 +278,7 @@ def main(arguments: list[str]) -> None:
             with atomic_write(SECONDS) as file:
                 file.write(json.dumps(content, ensure_ascii=False, indent=1).encode() + b"\n")
     elif action == "write":
-        for name in ("sections.md", "one-day.md", "two-days.md"):
+        for name in ("sections.md", "solutions.md", "one-day.md", "two-days.md"):
             path = KIT / name
             path.write_text(rewrite(path.read_text(encoding="utf8"), all_parts()), encoding="utf8")
     else:

@@ -83,8 +83,20 @@ def test_a_changed_number_changes_in_the_translation_too(changed: str, translati
 
 
 def test_one_number_that_became_two_needs_a_translator() -> None:
-    assert catalogs.renumbered("2 of 2", "3 of 4", "2のうち2") is None
+    assert catalogs.renumbered("1 and 1 of 2", "3 and 4 of 2", "2のうち1と1") is None
     assert catalogs.renumbered("2 of 2", "3 of 3", "2のうち2") == "3のうち3"
+    assert (
+        catalogs.renumbered(
+            "at 8:05, 8 minutes of 8, in pairs", "at 8:06, 9 minutes of 8, in pairs", "8:05、8分のうち8分、2人組"
+        )
+        == "8:06、9分のうち8分、2人組"
+    )
+
+
+def test_the_most_similar_texts_are_paired_first() -> None:
+    rows = ["| 09:10 | 8 | Exercise 3.3 |", "| 09:18 | 8 | Exercise 3.4 |"]
+    new = ["| 09:12 | 8 | Exercise 3.4 |", "| 09:05 | 7 | Exercise 3.3 |"]
+    assert catalogs.closest(new, rows, 0.75) == {new[1]: rows[0], new[0]: rows[1]}
 
 
 def test_a_changed_number_is_not_fuzzy(english: dict[str, list[Entry]]) -> None:

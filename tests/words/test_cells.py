@@ -18,7 +18,7 @@ rows = [f"{'name':<8} {x}", "text", "one two"]
 run("batch.micro_size=3", "all rows " f"of {x}")
 def half(x):
     """Return half of a number."""
-    return x / 2'''
+    return f"{x} nats"'''
 
 
 def cells(path: Path) -> list[str]:
@@ -31,8 +31,9 @@ def cells(path: Path) -> list[str]:
 def test_texts_for_people_are_found() -> None:
     found = [each.text for each in texts(CODE)]
     assert found == [
-        "before", "after", "of two kinds", "{len(found):>3} of {kind!r}:", "Loss", "text", "one two",
+        "before", "after", "some text", "of two kinds", "{len(found):>3} of {kind!r}:", "Loss", "text", "one two",
         "all rows ", "of {x}", "Return half of a number.",
+        "{x} nats",
     ]  # fmt: skip
     assert all(CODE[each.start : each.end] == each.text for each in texts(CODE))
 
