@@ -173,7 +173,7 @@ def current(language: str, domain: str) -> Catalog:
 
 
 def closest(new: list[str], old: list[str], least: float) -> dict[str, str]:
-    """Pair new texts with old ones, the most similar pair first (difflib's ratio, at least `least`). Each is in one pair."""
+    """Pair new texts with old ones, each at most once, the most similar first (difflib's ratio, at least `least`)."""
     pairs, matcher = [], SequenceMatcher(autojunk=False)
     for text in new:
         matcher.set_seq2(text)
