@@ -32,6 +32,7 @@ LETTER = "友だちの結衣と一緒に、水族館へ行きました。"
 FONT = ("system-ui", "Noto Sans CJK JP", "sans-serif")
 HEAD = mark("Three models of the course. They know the small world, nothing else.")
 HEAD_OF_OTHERS = mark("Three models of the course.")
+GENRES = mark("tale"), mark("weather"), mark("recipe"), mark("match"), mark("diary"), mark("letter")  # `tr` gets them
 
 
 class Mixed(GPTSANGenerator):
@@ -117,7 +118,7 @@ def marked(text: str) -> list[tuple[str, str | None]]:
         unfinished = not sentence.endswith("。")
         fault = tr("not of the world") if reading is None and not unfinished else ", ".join(sorted(new))
         found.append((sentence, fault or None))
-    return [*found, (" ", tr("genre: {name}", name=verdict.genre))] if verdict.genre else found
+    return [*found, (" ", tr("genre: {name}", name=tr(verdict.genre)))] if verdict.genre else found
 
 
 def page(models: Models) -> gradio.Blocks:
@@ -138,7 +139,7 @@ def page(models: Models) -> gradio.Blocks:
 
     world = has_world()
     # The genre is no fault, so its label is green.
-    colors = {tr("genre: {name}", name=name): "green" for name in models.genres}
+    colors = {tr("genre: {name}", name=tr(name)): "green" for name in models.genres}
     checker = partial(gradio.HighlightedText, label=tr("The checker"), color_map=colors, visible=world)
     blocks: gradio.Blocks = gradio.Blocks(title=tr("Course demo"), analytics_enabled=False)
     with blocks:
@@ -154,7 +155,7 @@ def page(models: Models) -> gradio.Blocks:
                 facts = checker(elem_id="checker")
         with gradio.Tab(tr("Genres")), gradio.Row():
             with gradio.Column(min_width=280):
-                sliders = [gradio.Slider(0, 1, 0, step=0.05, label=name, elem_id=name) for name in models.genres]
+                sliders = [gradio.Slider(0, 1, 0, step=0.05, label=tr(name), elem_id=name) for name in models.genres]
                 warmth = gradio.Slider(0.1, 2, 0.8, step=0.1, label=tr("Temperature"), elem_id="warmth")
                 write = gradio.Button(tr("Write"), variant="primary", elem_id="write")
             with gradio.Column(min_width=280):
