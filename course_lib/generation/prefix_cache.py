@@ -19,6 +19,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import tr
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ class Prefix:
             )
         if self.base and base and self.base != base:
             raise CourseError(
-                f"prefix {self.task}: trained on the weights {self.base[:12]}, the model's are {base[:12]}; "
-                "a prefix works with its own base only"
-            )
+                tr("prefix {task}: trained on the weights {own}, the model's are {base}; "
+                   "a prefix works with its own base only", task=self.task, own=self.base[:12], base=base[:12])
+            )  # fmt: skip
 
 
 class _Fixed(DynamicLayer):  # type: ignore[misc]

@@ -87,6 +87,10 @@ def ladder(bits: Mapping[str, float], nats_per_bit: float) -> Any:
     return figure
 
 
+# What `scaling` is drawn over.
+SIZES = mark("parameters"), mark("tokens")
+
+
 def scaling(panels: Mapping[str, Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]]) -> Any:
     """Plot bits per character above the source, a panel for each label; a line is x, its bits and a fit of them."""
     figure, axes = subplots(len(panels), sharey=True)
@@ -94,7 +98,7 @@ def scaling(panels: Mapping[str, Mapping[str, tuple[Any, Any, Callable[[Any], An
         for (name, (x, above, fitted)), colour in zip(lines.items(), COLOURS, strict=False):
             axis.plot(x, above, "o", color=colour, label=name)
             axis.plot(x, fitted(np.asarray(x)), "--", color=colour)
-        axis.set(xlabel=label, xscale="log", yscale="log")
+        axis.set(xlabel=tr(label), xscale="log", yscale="log")
         axis.set_xticks([3e4, 1e5, 3e5, 1e6], ["30k", "100k", "300k", "1M"])
         axis.legend(frameon=False, fontsize=9)
     axes[0].set_ylabel(tr("bits per character above the source"))

@@ -18,8 +18,8 @@ JAPANESE = re.compile(r"[ぁ-ヿ一-鿿]")
 # Two words; a path, a setting or a pattern has none.
 WORDS = re.compile(r"(?<![^\s(\[“‘'\"])[A-Za-z][a-z'’-]*[,.:;]?\s+\S*[A-Za-z][a-z]")
 NAME = re.compile(r"[A-Za-z]{3,}(?:-[a-z]+)*")
-# a name, or a word and a number
-LABEL = re.compile(rf"{NAME.pattern}(?: [\d.]+)?")
+# a name, or a word with something else, such as a number
+LABEL = re.compile(rf"{NAME.pattern}|(?=.* )(?=.*[A-Za-z]{{3}}).*")
 FIELD = re.compile(r"\{[^{}]*\}")
 OPENING = re.compile(r"""[A-Za-z]*("{3}|'{3}|"|')""")
 
@@ -78,6 +78,10 @@ def _offered(node: ast.AST, shown: bool = False) -> Iterator[ast.expr]:
     """Yield the literals of a syntax tree that may be for people."""
     match node:
         case ast.Compare():
+            return
+        case ast.Subscript(slice=ast.JoinedStr() as key, ctx=ast.Store()):
+            yield key
+            yield from _offered(node.value)
             return
         case ast.Subscript(slice=ast.Constant() as key):
             if " " in str(key.value) or (NAME.fullmatch(str(key.value)) and isinstance(node.ctx, ast.Store)):
