@@ -52,6 +52,11 @@ tested:
 
 # What takes longer: the profiles, JupyterLab, Chromium, Colab, Japanese edition, Ray, Slurm, S3, other interruptions.
 rehearse: lint
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) vendor.dependabot .github/dependabot.yml
+	$(SCHEMA) vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.citation-file-format CITATION.cff
 	PYTHONPATH=docs $(BIN)/python -m tests.words.textlint
 	$(PYTEST) -m rehearse
 
@@ -61,11 +66,6 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
-	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
-	$(SCHEMA) vendor.dependabot .github/dependabot.yml
-	$(SCHEMA) vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
-	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
-	$(SCHEMA) vendor.citation-file-format CITATION.cff
 	@# What of the Japanese edition is behind is listed and no error; a release needs --release.
 	@$(BIN)/course words ja --check
 

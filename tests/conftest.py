@@ -44,9 +44,16 @@ REHEARSE = (
     "tests/training/test_slurm.py",
 )
 
+# The order of two workers, so that they do not wait for each other's products, and not four ranks train on two cores:
+# one trains GPT-2 (the test of the known answer) and GPTSAN (chapter 5), the other goes through the chapters before.
+KNOWN_ANSWER = "tests/notebooks/test_known_answer.py"
+ORDER = ("01", "05", "03", "02", "04_gpt2_by", "04_gpt2_zero", "06", "07")
+FIRST = (KNOWN_ANSWER, *(f"{NOTEBOOKS}::test_outputs_are_as_stored[{start}" for start in ORDER))
+
 # Files whose tests start ranks, servers or other processes, train, or load models: left out of `make check`. The slowest first.
 SLOW = (
     *REHEARSE,
+    *FIRST,
     NOTEBOOKS,
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",
@@ -75,7 +82,6 @@ SLOW = (
     "tests/test_parallel.py",
     "tests/test_verbs.py",
     "tests/test_workspace.py",
-    "tests/notebooks/test_known_answer.py",  # late: it takes the model that a notebook has trained
 )
 
 

@@ -114,6 +114,7 @@ def test_from_texts_with_classes_to_a_gptsan_that_writes(course: Course) -> None
 
 
 @pytest.mark.usefixtures("words")
+@pytest.mark.rehearse
 def test_from_a_frozen_base_to_a_served_prefix(course: Course) -> None:
     new = f"--set engine.max_steps=2 {SHORT}"
     said = course(f"pretrain -c gpt2-tiny.yaml -o base --set data.input=[tokens] {new}{SMALL}")

@@ -77,6 +77,7 @@ def unbroken(place, tmp_path_factory):
     return launch.train(Gptsan(settings(place, tmp_path_factory.mktemp("runs") / "whole")))
 
 
+@pytest.mark.rehearse  # chapter 5 compares all tensors before and after
 def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
     report = export(unbroken.folder, tmp_path / "model")
     before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import nbformat
 
-from course_authors.notebooks import BADGE_TAG, SETUP, SETUP_TAG, address, badge
+from course_authors.notebooks import BADGE_TAG, SETUP_TAG, badge, setup
 from tests.notebooks.blanks import is_blank, is_folded
 
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt|opt|var|workspace)/|[A-Z]:\\\\")
@@ -105,7 +105,7 @@ def _outputs(notebook: nbformat.NotebookNode) -> Iterator[str]:
 
 
 def _shared_cells(notebook: nbformat.NotebookNode, name: str) -> Iterator[str]:
-    wanted = {BADGE_TAG: badge(name), SETUP_TAG: SETUP.format(address=address()).strip()}
+    wanted = {BADGE_TAG: badge(name), SETUP_TAG: setup()}
     for tag, text in wanted.items():
         found = [cell.source for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
         if found != [text]:

@@ -141,6 +141,7 @@ def test_sharded_in_bf16_without_mlp(place, tmp_path):
     assert 0 < moved.mean() < 0.1 and moved.max() < 0.2  # from the warm start on: 8 steps of at most 0.01, and bf16
 
 
+@pytest.mark.rehearse
 def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
     given = settings(place, tmp_path / "run", "model.method=full", "zero.stage=1", "optimizer.weight_decay=0.1")
     run = launch.train(PrefixTask(given))

@@ -146,6 +146,7 @@ def test_two_nodes_train_as_one(place, tmp_path, unbroken, monkeypatch):
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.rehearse  # chapter 4b compares its own ZeRO-2 with DeepSpeed
 def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):
     run = launch.train(Gpt2(settings(place, tmp_path / "run")))
     chosen = config.load(PretrainConfig, run.folder / "config.yaml")
@@ -190,6 +191,7 @@ def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
     assert not ranks["0"].is_running()
 
 
+@pytest.mark.rehearse
 def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
     # nothing but </s>, whose loss is masked: 0 / 0
     with IndexedWriter(tmp_path / "ends", dtype_for(VOCABULARY)) as writer:

@@ -16,6 +16,7 @@ from tests.serving import tiny
 tiny.require_server()
 
 
+@pytest.mark.rehearse  # chapter 7 starts one and asks it
 def test_a_server_starts_answers_and_stops(folder: Path, engine: Engine) -> None:
     with server.running(folder, threads=1) as triton:
         main = psutil.Process(triton.process.pid)

@@ -104,6 +104,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Co
         command.process.communicate()
 
 
+@pytest.mark.rehearse
 def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(start: Callable[..., Command]) -> None:
     command = start("pretrain", "launch.ranks=2", "zero.stage=2")
     command.wait_for_step(3)
