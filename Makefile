@@ -19,18 +19,10 @@ BUILD := hatchling editables
 FOR := $(WHEELS)/for.txt
 NEEDED = { $(BIN)/python -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])'; cat requirements.txt; }
 
-.PHONY: course products extension check lint test tested rehearse lab site slides release wheelhouse clean
+.PHONY: course check lint test tested rehearse lab site slides release wheelhouse clean
 
-# The compiler runs beside chapters 1 to 3; the first training waits for it.
 course: $(INSTALLED)
-	@$(MAKE) --no-print-directory --jobs 2 extension products
-
-products: $(INSTALLED)
 	@$(BIN)/course run all
-
-# DeepSpeed's extension for CPU ranks
-extension: $(INSTALLED)
-	@$(BIN)/python -m course_lib.training.cpu_extension
 
 # Two workers: tests/conftest.py says what stays together. The slowest files go first.
 PYTEST := $(BIN)/python -m pytest tests -n 2 --no-loadscope-reorder --durations 12
@@ -38,14 +30,14 @@ SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
 # The workers share the cores: one thread in each, and servers that they start do not spin while they wait.
 check test tested rehearse: export OMP_NUM_THREADS := 1
-course products check test tested rehearse: export OMP_WAIT_POLICY := passive
+course check test tested rehearse: export OMP_WAIT_POLICY := passive
 
 check: lint
 	$(PYTEST) -m "not slow"
 
-# Lint and the compiler run beside the first notebooks: each keeps one core busy for a minute.
+# Lint runs beside the first notebooks: it keeps one core busy for a minute.
 test: $(INSTALLED)
-	@$(MAKE) --no-print-directory --jobs 3 lint extension tested
+	@$(MAKE) --no-print-directory --jobs 2 lint tested
 
 tested:
 	$(PYTEST) -m "not rehearse"

@@ -105,10 +105,10 @@ def _torch() -> tuple[bool, str]:
     return True, tr("{version} on {device}", version=version, device=device)
 
 
-def _compiler() -> tuple[bool, str]:
+def _compiler() -> tuple[bool | None, str]:
     compiler = next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), "")
     ninja = bool(_version("ninja") or shutil.which("ninja"))
-    return bool(compiler and ninja), ", ".join(filter(None, [compiler, "ninja" * ninja]))
+    return bool(compiler and ninja) or None, ", ".join(filter(None, [compiler, "ninja" * ninja]))
 
 
 def _mecab() -> tuple[bool, str]:
@@ -158,7 +158,7 @@ PARTS: tuple[tuple[str, Callable[[], tuple[bool | None, str]], str, str], ...] =
     ("DeepSpeed", partial(_package, "deepspeed"),
      mark("ZeRO training in chapters 4–6"), "pip install deepspeed==0.19.8"),
     (mark("C++ compiler"), _compiler,
-     mark("training on CPU ranks, and offload: DeepSpeed compiles extensions at first use (chapter 4)"),
+     mark("offload of the optimizer: DeepSpeed compiles an extension at first use"),
      "apt-get install g++; pip install ninja"),
     ("MeCab + jumandic", _mecab,
      mark("segmentation, and so everything after chapter 1"), "pip install fugashi jumandic"),

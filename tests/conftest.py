@@ -26,7 +26,6 @@ REHEARSE = (
     "tests/bench/",
     "tests/colab/",
     "tests/notebooks/test_jupyterlab.py",
-    "tests/notebooks/test_nbval.py::test_japanese",
     "tests/notebooks/test_progress_bar.py",
     "tests/scale/test_failures.py",
     "tests/scale/test_ray.py",
@@ -44,16 +43,12 @@ REHEARSE = (
     "tests/training/test_slurm.py",
 )
 
-# The order of two workers, so that they do not wait for each other's products, and not four ranks train on two cores:
-# one trains GPT-2 (the test of the known answer) and GPTSAN (chapter 5), the other goes through the chapters before.
 KNOWN_ANSWER = "tests/notebooks/test_known_answer.py"
-ORDER = ("01", "05", "03", "02", "04_gpt2_by", "04_gpt2_zero", "06", "07")
-FIRST = (KNOWN_ANSWER, *(f"{NOTEBOOKS}::test_outputs_are_as_stored[{start}" for start in ORDER))
 
 # Files whose tests start ranks, servers or other processes, train, or load models: left out of `make check`. The slowest first.
 SLOW = (
     *REHEARSE,
-    *FIRST,
+    KNOWN_ANSWER,
     NOTEBOOKS,
     "tests/pretrain/test_training.py",
     "tests/gptsan/test_training.py",
@@ -82,6 +77,18 @@ SLOW = (
     "tests/test_parallel.py",
     "tests/test_verbs.py",
     "tests/test_workspace.py",
+)
+
+# What two workers do first, in an order in which they do not wait for each other's products, and not four ranks train on
+# two cores: one trains GPT-2 (the test of the known answer) and GPTSAN (chapter 5); meanwhile the other does the rest.
+FIRST = (
+    KNOWN_ANSWER,
+    *(f"{NOTEBOOKS}::test_outputs_are_as_stored[{start}" for start in ("01", "05", "03", "02")),
+    f"{NOTEBOOKS}::test_japanese",
+    "tests/corpus/",
+    "tests/japanese/",
+    "tests/subword/",
+    *(f"{NOTEBOOKS}::test_outputs_are_as_stored[{start}" for start in ("04_gpt2_by", "04_gpt2_zero", "06", "07")),
 )
 
 
@@ -127,11 +134,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(REHEARSE):
             item.add_marker(pytest.mark.rehearse)
-        if _rank(item) < len(SLOW) or item.get_closest_marker("rehearse"):
+        if item.nodeid.startswith(SLOW) or item.get_closest_marker("rehearse"):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=_rank)
+    items.sort(key=lambda item: _rank(item, (*FIRST, *SLOW)))
 
 
-def _rank(item: pytest.Item) -> int:
-    """The place of a test's file in SLOW; len(SLOW) for a quick file."""
-    return next((number for number, start in enumerate(SLOW) if item.nodeid.startswith(start)), len(SLOW))
+def _rank(item: pytest.Item, order: tuple[str, ...]) -> int:
+    """The place of a test in an order of beginnings of node ids, or behind it."""
+    return next((number for number, start in enumerate(order) if item.nodeid.startswith(start)), len(order))

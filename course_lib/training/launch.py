@@ -17,7 +17,7 @@ from typing import Any
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.parallel import default_workers
-from course_lib.training import cpu_extension, log, run_dir, worker
+from course_lib.training import extensions, log, run_dir, worker
 from course_lib.training.monitor import PRINT, Monitor, OnMessage
 from course_lib.training.nodes import Nodes, find, gpus
 from course_lib.training.settings import ResolvedBatch, RunConfig
@@ -50,7 +50,7 @@ def train(task: Task, resume: bool = False, on_message: OnMessage = PRINT) -> Ru
     with run_dir.sole_user(folder):
         start = run_dir.prepare(task, batch, resume, on_message)
         if start < steps:
-            cpu_extension.remove_stale_locks()
+            extensions.remove_stale_locks()
             monitor = Monitor(task, nodes, steps, on_message)
             monitor.follow(command(task, nodes, start, steps), environment_of_ranks(settings, nodes))
     return Run(folder, max(start, steps), log.read(folder))
@@ -62,8 +62,8 @@ def _check(task: Task, nodes: Nodes, batch: ResolvedBatch) -> int:
     on_cpu = not nodes.started_by and not gpus(settings)
     if on_cpu and settings.precision.dtype == "fp16":
         raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
-    if (on_cpu or settings.zero.offload_optimizer) and not any(map(shutil.which, cpu_extension.COMPILERS)):
-        raise CourseError("no C++ compiler, which DeepSpeed needs for CPU ranks and for offload; apt-get install g++")
+    if settings.zero.offload_optimizer and not any(map(shutil.which, extensions.COMPILERS)):
+        raise CourseError("no C++ compiler, which DeepSpeed needs for offload; apt-get install g++")
     task.check()
     return task.steps(batch)
 
@@ -127,4 +127,4 @@ def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
         own["PDSH_SSH_ARGS_APPEND"] = f"{os.environ.get('PDSH_SSH_ARGS_APPEND', '')} {alive}"
     code = str(Path(__file__).parents[2])
     own["PYTHONPATH"] = os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")]))
-    return dict(os.environ) | own | cpu_extension.build_environment()
+    return dict(os.environ) | own | extensions.build_environment()

@@ -20,7 +20,7 @@ from transformers.trainer_utils import IntervalStrategy
 
 from course_lib.checkpoints.safe_load import refusal
 from course_lib.errors import CourseError, UsageError
-from course_lib.training import checkpoint, cpu_extension, interruptions, log, reshard
+from course_lib.training import checkpoint, extensions, interruptions, log, reshard
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
 from course_lib.training.freezing import digests, require_unchanged
@@ -47,8 +47,8 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         # Reading this property sets the device for this rank.
         _ = arguments.device
         # ZeRO stage 3 shards the model while it is built, so the ranks are connected before.
+        extensions.skip_shared_memory()
         deepspeed.init_distributed()
-        cpu_extension.unlink_shared_buffer()
         torch.manual_seed(arguments.seed)
         model, self.sets, engine = task.model(), task.samples(steps * batch.total), settings.engine
         # samples that all ranks together process at a time

@@ -19,7 +19,7 @@ import orjson
 
 from course_lib.errors import CourseError
 from course_lib.language.words import mark
-from course_lib.training import checkpoint, cpu_extension, interruptions, run_dir
+from course_lib.training import checkpoint, extensions, interruptions, run_dir
 from course_lib.training.events import emit
 from course_lib.training.task import Task
 
@@ -30,7 +30,7 @@ LOST = ("Connection closed by peer", "Connection reset", "NCCL", "Gloo", "DistBa
 
 def main(task: str, run: Path, start: int, steps: int) -> None:
     """Train or resume the run in a folder, and exit with code 0 or 1."""
-    os.environ |= cpu_extension.build_environment()
+    os.environ |= extensions.build_environment()
     if os.environ.get("DS_ACCELERATOR") == "cpu":
         # The launcher sets this variable to the CPU rank numbers, as if they were GPUs.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -73,9 +73,7 @@ def _train(task: str, run: Path, start: int, steps: int) -> bool:
     # DeepSpeed's launcher numbers the nodes and their ranks.
     if os.environ.get("CROSS_RANK", "0") != "0" and os.environ.get("LOCAL_RANK") == "0":
         require_same_inputs(loaded, run)
-    compiles = os.environ.get("DS_ACCELERATOR") == "cpu" and cpu_extension.needs_compiling()
-    compiling = mark("compiling DeepSpeed's extension, once, about a minute")
-    _stage(compiling if compiles else mark("building model and optimizer"))
+    _stage(mark("building model and optimizer"))
     batch = loaded.settings.batch.resolve(int(os.environ.get("WORLD_SIZE", "1")))
     trainer = RunTrainer(loaded, batch, steps)
     gc.freeze()

@@ -89,6 +89,7 @@ def exported_prefix(run: Path) -> torch.Tensor:
     return read(run / FILE).values
 
 
+@pytest.mark.rehearse  # chapter 6 compares its own loop with DeepSpeed
 def test_it_is_the_training_of_plain_pytorch(place, whole):
     run, before = whole
     model = same_as_loop(run, settings(place, run.folder))
@@ -103,6 +104,7 @@ def test_it_is_the_training_of_plain_pytorch(place, whole):
     assert names and all(name.startswith("encoder.") for name in names)
 
 
+@pytest.mark.rehearse
 def test_a_run_is_resumed_with_its_own_settings_and_base_only(place, whole, tmp_path):
     run = whole[0].folder
     with pytest.raises(UsageError, match=r"model.length: 6 is not allowed: the run in .* has 5"):
@@ -157,6 +159,7 @@ def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
     assert AutoTokenizer.from_pretrained(tmp_path / "model")
 
 
+@pytest.mark.rehearse
 def test_a_prefix_file_names_no_folder_of_the_machine(whole, place, tmp_path):
     export(whole[0].folder, tmp_path / "prefix")
     assert str(place).encode() not in (tmp_path / "prefix").read_bytes()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import deepspeed
 import torch
-from course_lib.training import cpu_extension
+from course_lib.training import extensions
 from deepspeed.utils import safe_get_full_fp32_param
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -56,8 +56,8 @@ def raw(out: Path, stage: int, dtype: str, rows: int) -> None:
 
 
 def main(out: Path, rows: int) -> None:
+    extensions.skip_shared_memory()
     deepspeed.init_distributed("gloo")
-    cpu_extension.unlink_shared_buffer()
     for stage, dtype in CASES:
         raw(out / f"{dtype}-{stage}", stage, dtype, rows)
     torch.distributed.barrier()

@@ -18,7 +18,7 @@ from course_lib.gptsan.freeze import is_extra
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
-from course_lib.training import cpu_extension
+from course_lib.training import extensions
 from course_lib.training.freezing import freeze
 from course_lib.training.parameter_groups import parameter_groups
 
@@ -105,8 +105,8 @@ def measure(model: Any, inputs: dict[str, torch.Tensor], stage: int, dtype: str)
 
 
 def main() -> None:
+    extensions.skip_shared_memory()
     deepspeed.init_distributed("gloo")
-    cpu_extension.unlink_shared_buffer()
     wanted = json.loads(sys.argv[1])
     if isinstance(wanted, dict):
         rows = [["gptsan", *case, measure(*gptsan(wanted), *case)] for case in FROZEN_CASES]

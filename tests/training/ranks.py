@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from course_lib.settings import config
-from course_lib.training import cpu_extension, log, nodes
+from course_lib.training import extensions, log, nodes
 from course_lib.training import launch as start
 from course_lib.training.settings import RunConfig
 from deepspeed.launcher import runner
@@ -19,7 +19,7 @@ from tests.waiting import LIMIT, until
 
 
 def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2) -> str:
-    """What the ranks printed. The first run on a machine compiles for a minute."""
+    """What the ranks printed."""
     options = ["--no_local_rank", "--master_port", str(start.free_port())]
     command = [*start.one_node({nodes.HERE: ranks}), *options, str(script), *arguments]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
@@ -29,9 +29,9 @@ def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",
-        "TORCH_EXTENSIONS_DIR": str(cpu_extension.build_root()),
+        "TORCH_EXTENSIONS_DIR": str(extensions.build_root()),
     }
-    cpu_extension.remove_stale_locks()
+    extensions.remove_stale_locks()
     process = subprocess.Popen(
         command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )  # fmt: skip

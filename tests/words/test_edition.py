@@ -10,7 +10,7 @@ from course_lib.workspace import chapters
 
 from course_authors import catalogs, commands, editions, pages
 from course_authors.cells import same_code
-from course_authors.notebooks import ABSOLUTE, SETUP_TAG
+from course_authors.notebooks import ABSOLUTE, SETUP_TAG, setup
 
 PATHS = [path for chapter in chapters.CHAPTERS for path in chapter.paths]
 
@@ -33,7 +33,7 @@ def test_the_code_is_the_same_but_for_strings_and_comments(path: Path, edition: 
     assert [cell.id for cell in own] == [cell.id for cell in english]
     for one, other in zip(own, english, strict=True):
         if SETUP_TAG in other.metadata.get("tags", []):
-            assert one.source.endswith(other.source) and 'os.environ["COURSE_LANG"] = "ja"' in one.source
+            assert one.source == setup("ja") and 'os.environ["COURSE_LANG"] = "ja"' in one.source
         else:
             assert same_code(one.source, other.source), other.id
 
