@@ -206,11 +206,9 @@ def _check_loss(loss: Any) -> str | None:
     if problem := _problem(loss(logits, targets), functional.cross_entropy(logits.flatten(0, 1), targets.flatten()),
                            mistakes, "cross_entropy"):  # fmt: skip
         return problem
-    return (
-        None
-        if large.isfinite()
-        else tr("with large logits the loss is infinite: use log_softmax, not softmax and then log.")
-    )
+    if not large.isfinite():
+        return tr("with large logits the loss is infinite: use log_softmax, not softmax and then log.")
+    return None
 
 
 RATES = (1e-2, 2e-2, 1e-2)
