@@ -100,14 +100,14 @@ def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], 
     slide("temperature", 0.5)
     page.locator("#continue").click()
     page.wait_for_function("() => document.querySelector('#text textarea').value.length > 40")
-    page.wait_for_function("() => document.querySelector('#checker').innerText.toLowerCase().includes('tale')")
+    tale, weather = {"en": ("tale", "weather"), "ja": ("物語", "天気予報")}[language]
+    includes = "([box, said]) => document.querySelector(box).innerText.toLowerCase().includes(said)"
+    page.wait_for_function(includes, arg=["#checker", tale])
     assert value("text").startswith("ある町に、健太という子ども")
     picture("write")
     text.fill("吾輩は猫である。" + value("text"))
     said = {"en": "not of the world", "ja": "小さな世界の文ではない"}[language]
-    page.wait_for_function(
-        "said => document.querySelector('#checker').innerText.toLowerCase().includes(said)", arg=said
-    )
+    page.wait_for_function(includes, arg=["#checker", said])
     # A text that is too long is refused in one line, and stays.
     text.fill(LONG)
     page.locator("#continue").click()
@@ -125,7 +125,7 @@ def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], 
             "before => !['', before].includes(document.querySelector('#story textarea').value)", arg=before
         )
         slide(genre, 0)
-    page.wait_for_function("() => document.querySelector('#genre').innerText.toLowerCase().includes('weather')")
+    page.wait_for_function(includes, arg=["#genre", weather])
     picture("genres")
 
     page.get_by_role("tab").nth(2).click()
