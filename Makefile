@@ -10,6 +10,8 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Python compiles the modules that it imports, a fifth of them all: compiling every one takes 50 s of the installation.
 INSTALL := $(PIP) install --no-compile
+# They stay compiled, also where the environment says otherwise: without, each training starts 3 s later.
+unexport PYTHONDONTWRITEBYTECODE
 
 # All packages as wheels, for machines without network.
 WHEELS := wheelhouse
