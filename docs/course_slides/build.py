@@ -48,14 +48,14 @@ WORDS = {
         "title": "Slides of the course",
         "slides": ", {count} slides",
         "keys": "Keys: arrows or Space to move, O for an overview, S for the window with the speaker notes, F for the"
-        " full screen, ? for all keys. <code>?showNotes=true</code> in the address shows the notes below each slide,"
+        " full screen, ? for all keys. <code>?showNotes=true</code> in the address shows the notes beside each slide,"
         " and <code>?view=print</code> lays out the slides for printing.",
     },
     "ja": {
         "title": "本コースのスライド",
         "slides": "（{count}枚）",
         "keys": "キー操作：矢印キーまたはスペースで移動、Oで一覧、Sで発表者ノートのウィンドウ、Fで全画面、"
-        "?ですべてのキーを表示します。アドレスに <code>?showNotes=true</code> を付けると各スライドの下にノートを、"
+        "?ですべてのキーを表示します。アドレスに <code>?showNotes=true</code> を付けると各スライドの横にノートを、"
         "<code>?view=print</code> を付けると印刷用の配置で表示します。",
     },
 }

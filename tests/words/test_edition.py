@@ -1,5 +1,6 @@
 """The course in another language: its code is the English one, and its links lead on."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -52,6 +53,21 @@ def test_links_name_the_translated_headings(edition: Path) -> None:
     index = (edition / "docs/instructor/index.md").read_text(encoding="utf8")
     anchors = [link[3][1:] for link in editions.LINK.finditer(index) if link[2] == "room.md" and link[3]]
     assert anchors and {*anchors} <= {*pages.anchors((edition / "docs/instructor/room.md").read_text(encoding="utf8"))}
+
+
+def test_the_kit_names_sections_as_their_headings_do(edition: Path) -> None:
+    headings: dict[str, str] = {}
+    for path in PATHS:
+        cells = nbformat.read(edition / "notebooks" / path.name, as_version=4).cells
+        found = (re.match(r"## (\d[ab]?\.\d+ .+?) *(?:（[^（）]*）|\(\w+\))?$", cell.source, re.M) for cell in cells)
+        headings |= {match[1].split()[0]: match[1] for match in found if match}
+    named = []
+    for page in (edition / "docs/instructor").glob("*.md"):
+        named += re.findall(
+            r"^[*|].*?(?<=[*|] )(\d[ab]?\.\d+ [^|\n]+?)(?: \||$)", page.read_text(encoding="utf8"), re.M
+        )
+    assert len(named) > 100
+    assert [name for name in named if headings.get(name.split()[0], name) != name] == []
 
 
 def test_absolute_links_lead_to_the_edition() -> None:
