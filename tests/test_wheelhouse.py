@@ -1,14 +1,17 @@
-"""`make wheelhouse` and the installation from it, with the real Makefile and pip, on packages of a few lines; no index."""
+"""`make wheelhouse` and the installation from it, with the real Makefile and pip, on packages of a few lines; no index. The pins."""
 
 import os
 import subprocess
+import tomllib
 import venv
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import pip
 import pytest
 from course_lib.paths import REPOSITORY
+from packaging.specifiers import SpecifierSet
 
 from tests.waiting import LIMIT
 
@@ -107,3 +110,11 @@ def test_a_wheelhouse_is_made_and_installs_without_network(checkout: Path) -> No
     (wheels / "for.txt").unlink()
     done = make(checkout, ".venv/.installed")
     assert done.returncode == 2 and "plain==1.1" in done.stderr
+
+
+def test_the_oldest_python_of_the_course_is_old_enough_for_no_pin() -> None:
+    """Debian 12 has 3.11.2, and one pin asked for 3.11.5."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf8"))["project"]
+    oldest = project["requires-python"].removeprefix(">=") + ".0"
+    wanted = {found.name: SpecifierSet(found.metadata["Requires-Python"] or "") for found in distributions()}
+    assert [name for name, versions in wanted.items() if oldest not in versions] == []
