@@ -9,6 +9,7 @@ import re
 import warnings
 import zipfile
 from argparse import Namespace
+from enum import EnumType
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ HARMLESS = re.compile(
     r"|numpy\.(ndarray|dtype|dtypes\.\w+|(_core|core)\.multiarray\.(_reconstruct|scalar))"  # NumPy's random state
     r"|signal\.Signals|pathlib\.(Pure)?(Posix|Windows)?Path|_io\.BytesIO"
 )
-# Finds the rejected name in torch.load's error message.
-FORBIDDEN = re.compile(r"GLOBAL (\S+) w")
+# Not made Inert: arguments, and members of enumerations, which Python 3.11.2 stores as a call of getattr.
+KNOWN = {"argparse.Namespace", GETATTR := "builtins.getattr"}
+# Finds the rejected name in torch.load's error message; what is called and has no name comes from getattr.
+FORBIDDEN = re.compile(r"GLOBAL (\S+) w|unrecognized function")
 
 
 class Inert:
@@ -33,6 +36,11 @@ class Inert:
     def __init__(self, *_: Any) -> None: ...
 
     def __setstate__(self, _: Any) -> None: ...
+
+
+def member(kind: Any, name: str) -> Any:
+    """Return the member of an enumeration, in place of getattr; of an Inert class, an Inert object."""
+    return kind[name] if isinstance(kind, EnumType) else Inert()
 
 
 def safe_load(path: Path) -> dict[str, Any]:
@@ -57,9 +65,9 @@ def harmless(path: Path) -> list[Any]:
         names = set(torch.serialization.get_unsafe_globals_in_checkpoint(path))
     except Exception as error:
         raise refusal(path, error) from error
-    if refused := sorted(name for name in names if not HARMLESS.fullmatch(name) and name != "argparse.Namespace"):
+    if refused := sorted(name for name in names - KNOWN if not HARMLESS.fullmatch(name)):
         raise CourseError(f"{path}: not loaded, it asks for {refused[0]}, which could run code")
-    return [Namespace, *((Inert, name) for name in names if name != "argparse.Namespace")]
+    return [Namespace, (member, GETATTR), *((Inert, name) for name in names - KNOWN)]
 
 
 def refusal(path: Path, error: Exception) -> CourseError:
@@ -67,5 +75,5 @@ def refusal(path: Path, error: Exception) -> CourseError:
     if isinstance(error, CourseError):
         return error
     if isinstance(error, pickle.UnpicklingError) and (unknown := FORBIDDEN.search(str(error))):
-        return CourseError(f"{path}: not loaded, it asks for {unknown[1]}, which could run code")
+        return CourseError(f"{path}: not loaded, it asks for {unknown[1] or GETATTR}, which could run code")
     return CourseError(f"{path}: not a PyTorch checkpoint, or cut short")

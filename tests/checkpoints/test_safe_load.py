@@ -57,6 +57,13 @@ def test_what_megatron_stores_beside_weights(tmp_path, megatron, monkeypatch):
     assert "megatron" not in sys.modules
 
 
+def test_a_member_of_an_enumeration_as_python_3_11_2_stores_it(tmp_path, megatron, monkeypatch):
+    stored = Calls(getattr, megatron.ModelType, "encoder_or_decoder")
+    torch.save({"args": Namespace(model_type=stored, num_layers=3)}, tmp_path / "a.pt")
+    monkeypatch.delitem(sys.modules, megatron.__name__)
+    assert safe_load(tmp_path / "a.pt")["args"].num_layers == 3
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize(
     ("function", "arguments", "named"),
