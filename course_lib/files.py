@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import mark, tr
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -115,11 +116,11 @@ OPENERS: dict[str, Callable[[Any], Any]] = {suffix: partial(_reader, suffix) for
 def require_file(path: Path) -> Path:
     """Return `path` if it exists and is neither a folder nor an empty file; otherwise raise CourseError."""
     if path.is_dir():
-        raise CourseError(f"{path}: is a directory, expected a file")
+        raise CourseError(tr("{path}: is a directory, expected a file", path=path))
     if not path.exists():
-        raise CourseError(f"{path}: no such file")
+        raise CourseError(tr("{path}: no such file", path=path))
     if path.is_file() and path.stat().st_size == 0:
-        raise CourseError(f"{path}: the file is empty")
+        raise CourseError(tr("{path}: the file is empty", path=path))
     return path
 
 
@@ -309,10 +310,11 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     product's, unless it is `ours`: a path that only the course writes.
     """
     if require_replaceable(target).exists() and not target.is_dir():
-        raise CourseError(f"{target}: is a file, expected a name for a folder")
+        raise CourseError(tr("{target}: is a file, expected a name for a folder", target=target))
     is_product = ours or any((target / name).exists() for name in PRODUCT_MARKS)
     if not is_product and target.is_dir() and any(target.iterdir()):
-        raise UsageError(f"-o {target}: the folder holds other files; allowed: a new name, or a product to replace")
+        message = mark("-o {target}: the folder holds other files; allowed: a new name, or a product to replace")
+        raise UsageError(tr(message, target=target))
     resolved = behind_links(target).absolute()
     with _naming(target, resolved), _held(resolved, Path.mkdir) as temporary:
         yield temporary

@@ -226,6 +226,14 @@ def test_bad_data_is_one_line_and_exit_code_1(
     assert (elsewhere / "out.txt").read_text() == "earlier"
 
 
+def test_an_error_is_in_the_readers_language(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COURSE_LANG", "ja")
+    assert refused(capsys, "segment none.jsonl -o out.txt", 1) == "course: none.jsonl：ファイルがありません\n"
+    assert not [*elsewhere.iterdir()]
+
+
 # the workspace
 
 

@@ -13,6 +13,7 @@ from course_lib.evaluation.scoring import GeneratingModel, ScoringModel
 from course_lib.evaluation.trigram import Trigram
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_write, inner_suffix, read_json
+from course_lib.language.words import tr
 
 if TYPE_CHECKING:
     from course_lib.evaluation.tasks import Tasks
@@ -45,7 +46,7 @@ def evaluate(
     from course_lib.evaluation import report
 
     if not data and not minimal_pairs and not tasks:
-        raise UsageError("--data, --minimal-pairs, --tasks: none is set; give at least one of them")
+        raise UsageError(tr("--data, --minimal-pairs, --tasks: none is set; give at least one of them"))
     if limit is not None and (limit < 1 or not tasks):
         raise UsageError(f"--limit: {limit}; allowed: a positive number of examples, together with --tasks")
     if prefix and len(models) > 1:

@@ -103,7 +103,7 @@ def ct2_generate(
 
 def _require_ctranslate2() -> None:
     if find_spec("ctranslate2") is None:
-        raise CourseError("ctranslate2: not installed; pip install 'ctranslate2>=4.8'")
+        raise CourseError(tr("ctranslate2: not installed; pip install 'ctranslate2>=4.8'"))
 
 
 def serve(
@@ -150,9 +150,9 @@ def ask(
     if folder and not tokenizer:
         tokenizer = layout.find(folder)[0].resolve().parent / layout.TOKENIZER
     if not tokenizer:
-        raise UsageError("--tokenizer: needed, or --folder FOLDER")
+        raise UsageError(tr("--tokenizer: needed, or --folder FOLDER"))
     if not tokenizer.is_dir():
-        raise UsageError(f"--tokenizer: {tokenizer}: no such folder")
+        raise UsageError(tr("--tokenizer: {tokenizer}: no such folder", tokenizer=tokenizer))
     answers = client.ask(client.Client(url), text_codec.load(tokenizer), prompts, settings, task_number)
     if answer_only:
         answers = [[replace(text, prompt="") for text in texts] for texts in answers]
@@ -169,7 +169,8 @@ def _task(task: str | None, folder: Path | None) -> int | None:
     if task is None or (task.isdecimal() and (not folder or int(task) < len(names))):
         return int(task) if task else None
     allowed = ", ".join(f"{name} ({number})" for number, name in enumerate(names))
-    raise UsageError(f"--task {task}: no such task; allowed: {allowed or 'a number, or a name with --folder FOLDER'}")
+    allowed = allowed or tr("a number, or a name with --folder FOLDER")
+    raise UsageError(tr("--task {task}: no such task; allowed: {allowed}", task=task, allowed=allowed))
 
 
 def demo(*, port: Annotated[int, "port on 127.0.0.1", PORT] = 7860) -> None:
@@ -178,7 +179,7 @@ def demo(*, port: Annotated[int, "port on 127.0.0.1", PORT] = 7860) -> None:
     The page is on 127.0.0.1 and loads nothing from the internet. Models that are missing are built first.
     """
     if not find_spec("gradio"):
-        raise UsageError("gradio is not installed; pip install 'japanese-lm-course[demo]'")
+        raise UsageError(tr("gradio is not installed; pip install 'japanese-lm-course[demo]'"))
     os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1"}
     from course_lib.serving import demo as page
 

@@ -108,7 +108,7 @@ def clean(
         print(tr("would remove {size} from {folder}; it took {time} to build", **sizes))
         return
     if not yes and not sys.stdin.isatty():
-        raise UsageError("clean: no terminal to ask on; --yes removes this, --dry-run only shows it")
+        raise UsageError(tr("clean: no terminal to ask on; --yes removes this, --dry-run only shows it"))
     if yes or typer.confirm(tr("Remove {size} from {folder}? It took {time} to build.", **sizes)):
         found.remove()
         print(tr("removed {size} from {folder}", **sizes))

@@ -33,7 +33,6 @@ HEADERS = {"User-Agent": f"course_lib/{__version__}", "Accept-Encoding": "identi
 BUSY = {408, 425, 429}
 # Maximum seconds between two attempts.
 LONGEST_WAIT = 60.0
-AGAIN = "run the same command again to resume"
 
 
 def download(
@@ -95,10 +94,10 @@ def _complete(url: str, target: Path, settings: DownloadConfig, digest: str = ""
                 os.replace(part, target)
                 _notes(part).unlink(missing_ok=True)
     except Timeout:
-        raise CourseError(f"{target}: another process is downloading it") from None
+        raise CourseError(tr("{target}: another process is downloading it", target=target)) from None
     except OSError as error:
-        reason = error.strerror or error
-        raise CourseError(f"{error.filename or target}: {reason}; correct this, then {AGAIN}") from None
+        message = mark("{path}: {reason}; correct this, then run the same command again to resume")
+        raise CourseError(tr(message, path=error.filename or target, reason=error.strerror or error)) from None
     how = tr("{algorithm} verified", algorithm="sha1")
     if not digest:
         message = mark("no checksum is published for it: only the {kind} container's own integrity check was verified")
@@ -125,20 +124,23 @@ def _retried(url: str, attempt: Callable[[], Result], settings: DownloadConfig, 
         try:
             return attempt()
         except httpx.InvalidURL as error:
-            raise UsageError(f"{url}: not a usable address ({error})") from None
+            raise UsageError(tr("{url}: not a usable address ({error})", url=url, error=error)) from None
         except httpx.HTTPStatusError as error:
             code = error.response.status_code
-            reason = f"the server answered {code} {error.response.reason_phrase}"
+            reason = tr("the server answered {code} {phrase}", code=code, phrase=error.response.reason_phrase)
             if code < 500 and code not in BUSY:
-                raise CourseError(f"{url}: {reason}") from None
+                raise CourseError(tr("{url}: {reason}", url=url, reason=reason)) from None
         except httpx.TimeoutException:
-            reason = f"no answer within {settings.timeout:g} s"
+            reason = tr("no answer within {timeout:g} s", timeout=settings.timeout)
         except httpx.RequestError as error:
-            reason = f"the server cannot be reached, or the connection broke ({one_line(error)})"
+            reason = tr("the server cannot be reached, or the connection broke ({error})", error=one_line(error))
         failures, best = (1 if _size(part) > best else failures + 1), max(best, _size(part))
         if failures > settings.retries:
-            kept = f"what arrived is kept in {part}; " if part else ""
-            raise CourseError(f"{url}: {reason} ({failures} attempts in a row without progress); {kept}{AGAIN}")
+            kept = tr("what arrived is kept in {part}; ", part=part) if part else ""
+            raise CourseError(
+                tr("{url}: {reason} ({failures} attempts in a row without progress); {kept}"
+                   "run the same command again to resume", url=url, reason=reason, failures=failures, kept=kept)
+            )  # fmt: skip
         time.sleep(min(settings.backoff * 2 ** (failures - 1), LONGEST_WAIT))
 
 

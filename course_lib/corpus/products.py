@@ -10,6 +10,7 @@ from course_lib.corpus.report import CorpusReport, write_report
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import inner_suffix, link_or_copy
+from course_lib.language.words import mark, tr
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
 from course_lib.settings import config, profiles
@@ -30,7 +31,8 @@ def own_files(sources: Sources) -> tuple[Path, ...]:
         files = [path] if path.is_file() else sorted(filter(Path.is_file, path.parent.glob(path.name)))
         matches = [file for file in files if not file.name.startswith(".")]
         if not matches:
-            raise UsageError(f"corpus.sources: files: {path} matches no file; put .txt or .jsonl files there")
+            message = mark("corpus.sources: files: {path} matches no file; put .txt or .jsonl files there")
+            raise UsageError(tr(message, path=path))
         for file in matches:
             require_text(file)
         found += [file for file in matches if file not in found]
@@ -91,9 +93,9 @@ def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig) -> dict[
     if not report.documents_out:
         reasons = ", ".join(f"{reason} {removed.count}" for reason, removed in report.removed.items() if removed.count)
         raise CourseError(
-            f"corpus.webtext: no document left of {report.documents_in} ({reasons}); lower the filters' limits "
-            "(course corpus webtext --help) or add text"
-        )
+            tr("corpus.webtext: no document left of {number} ({reasons}); lower the filters' limits "
+               "(course corpus webtext --help) or add text", number=report.documents_in, reasons=reasons)
+        )  # fmt: skip
     return _reported(replace(report, source=", ".join(source.name for source in inputs)), folder)
 
 

@@ -144,5 +144,7 @@ def require_room(config: Any, prefix: int, tokens: int) -> None:
     """Raise UsageError if a prefix and a text need more learned positions than the model has; GPT-NeoX has no limit."""
     limit = learned_positions(config)
     if limit is not None and prefix + tokens > limit:
-        needed = f"a prefix of {prefix} and a text of {tokens} tokens need {prefix + tokens} positions"
-        raise UsageError(f"length: {needed}; the model has {limit} positions")
+        raise UsageError(
+            tr("length: a prefix of {prefix} and a text of {tokens} tokens need {needed} positions; "
+               "the model has {limit} positions", prefix=prefix, tokens=tokens, needed=prefix + tokens, limit=limit)
+        )  # fmt: skip

@@ -88,9 +88,9 @@ class Gptsan(Task):
         steps = engine.max_steps or samples // batch.total
         if not steps:
             raise CourseError(
-                f"{samples} training samples are fewer than the {batch.total} of one step; "
-                "give more examples or epochs, or a smaller batch"
-            )
+                tr("{samples} training samples are fewer than the {total} of one step; "
+                   "give more examples or epochs, or a smaller batch", samples=samples, total=batch.total)
+            )  # fmt: skip
         warmup_steps(self.settings.optimizer.lr, steps)
         return steps
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
+from course_lib.language.words import tr
 from course_lib.pretrain.best_fit import PackedDocuments
 from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.indexed import IndexedDataset, files_of
@@ -83,18 +84,20 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concate
     tokens = int(part.sizes.sum(dtype=np.int64))
     if tokens <= length:
         raise CourseError(
-            f"the training part has {tokens} tokens, fewer than one sample of data.seq_length + 1 = {length + 1}; "
-            f"give more text, or a larger first share in data.split ({settings.data.split})"
-        )
+            tr("the training part has {tokens} tokens, fewer than one sample of data.seq_length + 1 = {needed}; "
+               "give more text, or a larger first share in data.split ({split})",
+               tokens=tokens, needed=length + 1, split=settings.data.split)
+        )  # fmt: skip
     if engine.max_steps is not None:
         return engine.max_steps
     wanted = settings.data.train_tokens or math.floor((engine.num_train_epochs or 1) * tokens) - 1
     steps = wanted // (batch.total * length)
     if steps < 1:
         raise CourseError(
-            f"{max(wanted, 0)} tokens of training are less than one step of {batch.total} samples · {length} tokens; "
-            "give more text or epochs, or a smaller batch.global_size"
-        )
+            tr("{tokens} tokens of training are less than one step of {samples} samples · {length} tokens; "
+               "give more text or epochs, or a smaller batch.global_size",
+               tokens=max(wanted, 0), samples=batch.total, length=length)
+        )  # fmt: skip
     return steps
 
 

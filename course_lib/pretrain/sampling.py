@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write
+from course_lib.language.words import mark, tr
 
 FORMAT = 1  # version of the cache files; a new version does not reuse old files
 BLOCK = 1 << 20  # documents processed at a time, which limits the memory use of sample_index
@@ -178,9 +179,8 @@ class GptDataset:
         own = np.ascontiguousarray(sizes[documents.start : documents.stop], np.int32)
         self.tokens = int(own.sum(dtype=np.int64))  # tokens per epoch
         if self.tokens <= seq_length:
-            raise CourseError(
-                f"{self.tokens} tokens are fewer than data.seq_length + 1 = {seq_length + 1}; give more text"
-            )
+            message = mark("{tokens} tokens are fewer than data.seq_length + 1 = {needed}; give more text")
+            raise CourseError(tr(message, tokens=self.tokens, needed=seq_length + 1))
         self.epochs = epochs_needed(self.tokens, seq_length, samples)
         self.separate = separate_last_epoch(self.tokens, seq_length, samples, self.epochs)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from course_lib.errors import CourseError, one_line
 from course_lib.generation import byte_tokens
 from course_lib.generation.codec import Codec, Generated, before_end, decode
+from course_lib.language.words import mark, tr
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
 from course_lib.serving.request import Word
@@ -50,12 +51,14 @@ class Client:
             )
             answer = response.json()
         except httpx.TimeoutException as error:
-            raise CourseError(f"{self.url}: no answer within {self.timeout:g} s") from error
+            reason = tr("no answer within {timeout:g} s", timeout=self.timeout)
+            raise CourseError(tr("{url}: {reason}", url=self.url, reason=reason)) from error
         except httpx.ConnectError as error:
-            raise CourseError(f"{self.url}: no server answers; `course serve DIR` starts one") from error
+            raise CourseError(tr("{url}: no server answers; `course serve DIR` starts one", url=self.url)) from error
         # Not the address of a server, or not a server of this protocol
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise CourseError(f"{self.url}: does not answer as a Triton server: {one_line(error)}") from error
+            message = mark("{url}: does not answer as a Triton server: {error}")
+            raise CourseError(tr(message, url=self.url, error=one_line(error))) from error
         if response.is_error:
             raise CourseError(f"{self.url}: {' '.join(answer['error'].split())}")
         return {

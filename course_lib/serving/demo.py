@@ -191,7 +191,7 @@ def serve(port: int, ready: Any = print) -> None:
             footer_links=[], ssr_mode=False, favicon_path=None,
         )  # fmt: skip
     except OSError as error:
-        raise UsageError(f"--port: {port} is taken; give another one") from error
+        raise UsageError(tr("--port: {port} is taken; give another one", port=port)) from error
     ready(url)
     try:
         blocks.block_thread()

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from course_lib.errors import UsageError, one_line
+from course_lib.language.words import mark, tr
 
 SCALARS = {
     "null": r"~|null|Null|NULL|",
@@ -70,11 +71,12 @@ def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not all(part.strip() for part in key.split(".")):
-            raise UsageError(f"--set {override!r}: expected section.key=value")
+            raise UsageError(tr("--set {override!r}: expected section.key=value", override=override))
         try:
             change = yaml.load(text, _Loader)
         except yaml.YAMLError as error:
-            raise UsageError(f"--set {override!r}: expected section.key=value: {one_line(error)}") from None
+            message = mark("--set {override!r}: expected section.key=value: {error}")
+            raise UsageError(tr(message, override=override, error=one_line(error))) from None
         for part in reversed(key.split(".")):
             change = {part: change}
         values = over(values, change)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.training import extensions, log, run_dir, worker
 from course_lib.training.monitor import PRINT, Monitor, OnMessage
@@ -63,7 +64,7 @@ def _check(task: Task, nodes: Nodes, batch: ResolvedBatch) -> int:
     if on_cpu and settings.precision.dtype == "fp16":
         raise UsageError("precision.dtype: fp16 is not allowed on CPU ranks; allowed: bf16, fp32")
     if settings.zero.offload_optimizer and not any(map(shutil.which, extensions.COMPILERS)):
-        raise CourseError("no C++ compiler, which DeepSpeed needs for offload; apt-get install g++")
+        raise CourseError(tr("no C++ compiler, which DeepSpeed needs for offload; apt-get install g++"))
     task.check()
     return task.steps(batch)
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from course_lib.errors import UsageError, one_line
 from course_lib.files import require_file
+from course_lib.language.words import tr
 from course_lib.training.settings import RunConfig
 
 HERE = "localhost"
@@ -52,8 +53,9 @@ def find(settings: RunConfig) -> Nodes:
     wanted, present = launch.ranks, gpus(settings)
     if wanted and present and wanted > present:
         raise UsageError(
-            f"launch.ranks: {wanted} is not allowed; GPUs on this machine: {present}; CPU ranks: launch.device=cpu"
-        )
+            tr("launch.ranks: {wanted} is not allowed; GPUs on this machine: {present}; CPU ranks: launch.device=cpu",
+               wanted=wanted, present=present)
+        )  # fmt: skip
     ranks = wanted or max(present, 1)
     if number == 1:
         return Nodes({HERE: ranks})

@@ -31,7 +31,8 @@ def sole_user(folder: Path) -> Iterator[None]:
         with FileLock(folder / ".lock", timeout=0):
             yield
     except Timeout:
-        raise CourseError(f"{folder}: another process is training here; choose another engine.output_dir") from None
+        message = mark("{folder}: another process is training here; choose another engine.output_dir")
+        raise CourseError(tr(message, folder=folder)) from None
 
 
 def with_batch_of_run(task: Task, ranks: int, on_message: Callable[[str], None]) -> Task:
@@ -54,15 +55,16 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
     settings = task.settings
     folder: Path = settings.engine.output_dir
     if not (folder / CONFIG).exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise UsageError(f"engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
+        message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
+        raise UsageError(tr(message, folder=folder))
     whole = checkpoint.whole_checkpoints(folder)
     start_step = checkpoint.step_of(whole[0]) if whole else 0
     facts = task.fingerprint()
     if whole and not resume:
         raise UsageError(
-            f"engine.output_dir: {folder} holds a run; --resume continues it, "
-            "another engine.output_dir starts a new one"
-        )
+            tr("engine.output_dir: {folder} holds a run; --resume continues it, "
+               "another engine.output_dir starts a new one", folder=folder)
+        )  # fmt: skip
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
         _require_same(task, earlier, batch, facts)

@@ -42,7 +42,8 @@ def served(request: Any, tmp_path_factory: Any, shared_workspace: Path) -> Itera
         assert any(url in line for line in process.stdout), log.read_text()
         yield request.param, url
         taken = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert taken.returncode == 2 and f"--port: {port} is taken" in taken.stderr
+        said = {"en": f"--port: {port} is taken", "ja": f"--port：{port}は使用中です"}[request.param]
+        assert taken.returncode == 2 and said in taken.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(60) in (0, 130) and "Traceback" not in log.read_text()
     finally:
@@ -111,7 +112,7 @@ def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], 
     # A text that is too long is refused in one line, and stays.
     text.fill(LONG)
     page.locator("#continue").click()
-    page.get_by_text("leave 0 of").wait_for()
+    page.get_by_text({"en": "leave 0 of", "ja": "個のうち0個で"}[language]).wait_for()
     assert value("text") == LONG
     text.fill("")
     page.wait_for_function(f"() => ({TOKENS})().length > 1")
