@@ -262,10 +262,16 @@ def _toy() -> Any:
 
 
 def _learned(
-    batches: Tensor, shift: int = 1, rises: bool = True, falls: bool = True, rate: float = 0.02
+    batches: Tensor,
+    shift: int = 1,
+    rises: bool = True,
+    falls: bool = True,
+    rate: float = 0.02,
+    warm_up: int = 20,
+    clip: float | None = None,
 ) -> list[float]:
     """Return the losses of the toy, trained with PyTorch's own parts."""
-    from math import cos, pi
+    from math import cos, inf, pi
 
     toy, losses = _toy(), []
     groups = [{"params": [w for w in toy.parameters() if (w.dim() > 1) == matrix], "weight_decay": 0.1 * matrix}
@@ -276,9 +282,10 @@ def _learned(
         loss = functional.cross_entropy(toy(inputs).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        late = (1 + cos(pi * (t - 20) / (len(batches) - 20))) / 2 if falls else 1.0
+        torch.nn.utils.clip_grad_norm_(toy.parameters(), clip or inf)
+        late = (1 + cos(pi * (t - warm_up) / (len(batches) - warm_up))) / 2 if falls else 1.0
         for group in optimizer.param_groups:
-            group["lr"] = rate * (late if t > 20 else t / 20 if rises else 1.0)
+            group["lr"] = rate * (late if t > warm_up else t / warm_up if rises else 1.0)
         optimizer.step()
         losses.append(loss.item())
     return losses
@@ -286,17 +293,23 @@ def _learned(
 
 def _check_learn(learn: Any) -> str | None:
     batches = torch.randint(7, (40, 2, 6), generator=torch.Generator().manual_seed(0))
-    losses = [float(loss) for loss in learn(_toy(), batches, 0.02)]
-    mistakes = {
-        mark("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]"): _learned(batches, 0),
-        mark("the rate rises for 20 steps: rate · t / 20"): _learned(batches, rises=False),
-        mark("after step 20 the rate falls along half a cosine to 0"): _learned(batches, falls=False),
-        mark("the weights do not change: call optimizer.step(rate) for each batch"): _learned(batches, rate=0.0),
+    if (got := sum(1 for _ in learn(_toy(), batches, 0.02))) != len(batches):
+        return tr("expected {wanted} losses, one a batch, got {got}: yield each.", wanted=len(batches), got=got)
+    changes: dict[str, dict[str, Any]] = {
+        mark("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]"): {"shift": 0},
+        mark("the rate rises for `warm_up` steps: rate · t / warm_up"): {"rises": False},
+        mark("after the warm-up the rate falls along half a cosine to 0"): {"falls": False},
+        mark("the weights do not change: call optimizer.step(rate) for each batch"): {"rate": 0.0},
+        mark("the warm-up takes `warm_up` steps, not always 20"): {"warm_up": 20},
+        mark("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_"): {"clip": None},
     }
-    if len(losses) != len(batches):
-        return tr("expected {wanted} losses, one a batch, got {got}: yield each.", wanted=len(batches), got=len(losses))
-    tensors = {advice: torch.tensor(wrong) for advice, wrong in mistakes.items()}
-    return _problem(torch.tensor(losses), torch.tensor(_learned(batches)), tensors, tr("PyTorch's own training"))
+    cases: tuple[dict[str, Any], ...] = {}, {"warm_up": 10, "clip": 0.2}
+    for given in cases:
+        losses = torch.tensor([float(loss) for loss in learn(_toy(), batches, 0.02, **given)])
+        wrong = {advice: torch.tensor(_learned(batches, **given | change)) for advice, change in changes.items()}
+        if problem := _problem(losses, torch.tensor(_learned(batches, **given)), wrong, tr("PyTorch's own training")):
+            return problem
+    return None
 
 
 def _check_top_p(top_p: Any) -> str | None:
@@ -505,11 +518,12 @@ CHAPTER = Chapter(
         FOLDED,
     ),
     Exercise(
-        "write learn(model, batches, rate): for each batch loss, backward and update, with warm-up and cosine",
+        "write learn(model, batches, rate, warm_up, clip): for each batch loss, backward and update",
         _check_learn,
         (
             "enumerate(batches, 1) counts t from 1. The model reads batch[:, :-1]; the targets are batch[:, 1:].",
-            "The factor of the rate is t / 20 up to step 20, then (1 + cos(π · (t − 20) / (steps − 20))) / 2.",
+            "The factor of the rate is t / warm_up up to step warm_up, then "
+            "(1 + cos(π · (t − warm_up) / (steps − warm_up))) / 2.",
         ),
         Expression("learn_ours"),
         FOLDED,
