@@ -4,7 +4,7 @@ The learner's functions are compared with other implementations: `tokenizers`, r
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from math import exp, log
@@ -168,6 +168,58 @@ def _check_texts(answer: Any) -> str | None:
     return tr("{cheap:.2f} and {dear:.2f} characters per token: a factor of {factor:.2f}, {goal} is wanted.", **shares)
 
 
+# Exercise 7: segmented lines to learn from, texts that must come back, number of entries, and tolerance for ties.
+LINES = (
+    "学生 が 大学 で 学ぶ 。", "大学生 も 大学院生 も 大学 で 学ぶ 。", "父 も 大学 で 学んだ 。",
+    "駅 より 大学 で 待つ 。", "大学 の 図書館 で 本 を 読む 。", "本 を 読んで 学生 は 学ぶ 。",
+)  # fmt: skip
+ANY_TEXT = "大学生 が 学ぶ", "鰯 😀 é", "  two  spaces ", "line\n", ""
+SIZE, TIES = 290, 1.05
+TOKENIZER = """class Mine:
+    def __init__(self, lines, entries):
+        words = Counter(tuple(word) for line in lines for word in as_bytes(line).split(" "))
+        self.merges, self.entries = [], [chr(byte) for byte in range(256)]
+        while len(self.entries) < entries:
+            self.merges.append(pair_counts(words).most_common(1)[0][0])
+            words = merge(words, self.merges[-1])
+            self.entries.append("".join(self.merges[-1]))
+        self.ids = {entry: number for number, entry in enumerate(self.entries)}
+
+    def encode(self, text):
+        words = [encode_word(word, self.merges) for word in as_bytes(text).split(" ")]
+        return [self.ids[symbol] for word in words for symbol in (" ", *word)][1:]
+
+    def decode(self, ids):
+        return "".join(self.entries[number] for number in ids).encode("latin-1").decode()"""
+
+
+def _fewest(lines: Sequence[str], size: int) -> int:
+    """Return the number of tokens of the lines, and of their spaces, by the BPE of `tokenizers` on bytes."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    texts, library = [line.encode().decode("latin-1") for line in lines], Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
+    alphabet = [chr(byte) for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+    library.train_from_iterator(texts, trainer)
+    return sum(len(library.encode(text).tokens) + text.count(" ") for text in texts)
+
+
+def _check_tokenizer(kind: Any) -> str | None:
+    mine = kind([*LINES], SIZE)
+    for text in (*ANY_TEXT, *LINES):
+        ids = [int(number) for number in mine.encode(text)]
+        if outside := [number for number in ids if not 0 <= number < SIZE]:
+            return tr("{text!r} has the id {id}; ids are 0 to {last}.", text=text, id=outside[0], last=SIZE - 1)
+        if (got := mine.decode(ids)) != text:
+            return tr("{text!r} comes back as {got!r}: each space is a token, too.", text=text, got=got)
+    tokens, fewest = sum(len(mine.encode(line)) for line in LINES), _fewest(LINES, SIZE)
+    if tokens > TIES * fewest:
+        return tr("the lines have {tokens} tokens, {fewest} are possible: count again after each merge, and use all "
+                  "entries.", tokens=tokens, fewest=fewest)  # fmt: skip
+    return None
+
+
 CHAPTER = Chapter(
     Exercise(
         "write pair_counts(words): a Counter of the pairs of neighbors in all words, times the words' frequencies",
@@ -255,6 +307,17 @@ CHAPTER = Chapter(
         ),
         (CHEAP, DEAR),
         "A character outside the alphabet costs three byte tokens. A price per token is therefore a price per topic.",
+    ),
+    Exercise(
+        "write the class Mine(lines, entries) with encode(text) and decode(ids): BPE on bytes, for any text",
+        _check_tokenizer,
+        (
+            "The loop of 3.1, which stops at `entries`: the words are those of as_bytes(line).split(' ').",
+            'The first 256 entries are chr(0) to chr(255); each merge adds "".join(pair).',
+            'decode joins the entries, and reverses as_bytes: .encode("latin-1").decode()',
+        ),
+        Expression(TOKENIZER),
+        "Every character consists of bytes, and all 256 bytes are entries, so no text is unknown.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

@@ -78,9 +78,9 @@ def test_the_printed_solution_runs_in_the_notebook(name: str, number: int, capsy
     printed = capsys.readouterr().out
     # what the notebooks define before their exercises
     names: dict[str, Any] = {"re": re, **CHAPTERS[name][1].NAMES}
-    if printed.startswith("def "):
+    if defined := re.match(r"(?:def|class) (\w+)", printed):
         exec(printed, names)
-        answer = names[printed[4 : printed.index("(")]]
+        answer = names[defined[1]]
     else:
         answer = eval(printed, names)
     assert said(chapter, number, answer, capsys) == f"Exercise {number}: right."

@@ -68,12 +68,33 @@ def deletes(words: dict[str, int], scores: dict[str, float], piece: str) -> floa
     return before - log_probability(words, scores)
 
 
+def as_bytes(text: str) -> str:
+    return text.encode().decode("latin-1")
+
+
 NAMES: dict[str, Any] = {
+    "Counter": Counter,
+    "as_bytes": as_bytes,
+    "pair_counts": pair_counts,
+    "merge": merge,
+    "encode_word": encode_word,
     "pair_counts_ours": pair_counts,
     "merge_ours": merge,
     "encode_word_ours": encode_word,
     "loss_if_removed_ours": loss_if_removed,
 }
+
+
+def tokenizer(*changes: tuple[str, str]) -> Any:
+    """Return the class of the solution, with parts of its code replaced."""
+    code, names = subword.TOKENIZER, dict(NAMES)
+    for old, new in changes:
+        assert old in code
+        code = code.replace(old, new)
+    exec(code, names)
+    return names["Mine"]
+
+
 RIGHT: dict[int, list[Any]] = {
     1: [pair_counts],
     2: [merge, lambda words, pair: dict(merge(words, pair))],
@@ -81,6 +102,7 @@ RIGHT: dict[int, list[Any]] = {
     4: [loss_if_removed],
     5: [(False, 1500), np.array([0, 1600]), torch.tensor([0, 1500])],
     6: [(subword.CHEAP, subword.DEAR)],
+    7: [tokenizer()],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -117,5 +139,17 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((subword.CHEAP, "短い文。"), "at least 150"),
         ((subword.CHEAP, "plain English " * 20), "Japanese"),
         ((subword.CHEAP, "鰯と鯖と鰤と鱈。" * 20), "repeats itself"),
+    ],
+    7: [
+        (tokenizer(('(" ", *word)][1:]', "word]")), "each space is a token"),
+        (tokenizer(("< entries", "< 260")), "use all entries"),
+        (tokenizer(("< entries", "< entries + 9")), "ids are 0 to 289"),
+        (
+            tokenizer(
+                ("pair_counts(words).most", "pair_counts(first).most"),
+                ("        while", "        first = words\n        while"),
+            ),
+            "count again",
+        ),
     ],
 }
