@@ -68,8 +68,9 @@ def _main(arguments: list[str] | None) -> int:
     """Run a command and return its exit code."""
     import typer
 
-    from course_lib.command_line import verbs
+    from course_lib.command_line import usage, verbs
     from course_lib.errors import CourseError
+    from course_lib.language.words import tr
 
     # UsageError, which Typer before 0.29, such as Colab's, does not export.
     usage_error: Any = typer.BadParameter.__base__
@@ -86,7 +87,7 @@ def _main(arguments: list[str] | None) -> int:
         text = error.format_message()
         if "\n" not in text:
             command = error.ctx.command_path if error.ctx else "course"
-            text = f"{text} (see `{command} --help`)"
+            text = tr("{text} (see `{command} --help`)", text=usage.translated(text), command=command)
         return _report(text, 2)
     except (typer.Abort, KeyboardInterrupt):
         return _stopped(signal.SIGINT)

@@ -436,3 +436,23 @@ def test_a_signal_during_a_notebook_ends_its_kernel(
     assert psutil.Process(process.pid).children()
     ends_with_its_children(process, number, code, said)
     assert not (elsewhere / "out.ipynb").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["generate", "--nosuch"], "--nosuch：このオプションはありません（`course generate --help` を参照）"),
+        (["generate"], "引数'MODEL'がありません（`course generate --help` を参照）"),
+        (
+            ["segmet"],
+            "'segmet'：このコマンドはありません。似たもの：'segment', 'segment-eval'?（`course --help` を参照）",
+        ),
+    ],
+)
+def test_wrong_usage_is_said_in_the_readers_language(
+    arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COURSE_LANG", "ja")
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    assert capsys.readouterr().err.endswith(f"{words}\n")

@@ -12,6 +12,7 @@ from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenize
 from course_lib.checkpoints.tokenizer_files import require_tokenizer
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
+from course_lib.language.words import tr
 
 CONFIG = "config.json"
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
@@ -30,8 +31,10 @@ def read_config(folder: Path) -> Any:
     if not path.is_file():
         # A product of a chapter has its model beside its run.
         inner = folder / "model"
-        hint = f"{inner} is one" if (inner / CONFIG).is_file() else f"it has no {CONFIG} (`course export` writes one)"
-        raise CourseError(f"{folder}: not a model folder; {hint}")
+        if (inner / CONFIG).is_file():
+            raise CourseError(tr("{folder}: not a model folder; {inner} is one", folder=folder, inner=inner))
+        hint = tr("it has no {file} (`course export` writes one)", file=CONFIG)
+        raise CourseError(tr("{folder}: not a model folder; {hint}", folder=folder, hint=hint))
     check_settings(folder)
     try:
         with quiet():

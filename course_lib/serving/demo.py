@@ -115,9 +115,9 @@ def marked(text: str) -> list[tuple[str, str | None]]:
         # The order of a text that is not complete yet is no contradiction.
         new = {*check("".join(verdict.sentences[: at + 1])).contradictions} - known - {"plot"}
         known |= new
-        unfinished = not sentence.endswith("。")
-        fault = tr("not of the world") if reading is None and not unfinished else ", ".join(sorted(new))
-        found.append((sentence, fault or None))
+        faults = [tr("contradiction: {name}", name=name) for name in sorted(new)]
+        foreign = reading is None and sentence.endswith("。")
+        found.append((sentence, tr("not of the world") if foreign else ", ".join(faults) or None))
     return [*found, (" ", tr("genre: {name}", name=tr(verdict.genre)))] if verdict.genre else found
 
 
@@ -132,7 +132,7 @@ def page(models: Models) -> gradio.Blocks:
                 return function(*given)
             except CourseError as error:
                 # Not gradio.Error, which would lie over the text that the reader has typed.
-                gradio.Warning(str(error))
+                gradio.Warning(str(error), title=tr("Not possible"))
                 return gradio.skip()
 
         return answer

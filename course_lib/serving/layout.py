@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.errors import CourseError
+from course_lib.language.words import tr
 
 Family = Literal["gptneox", "gpt"]  # the section in config.ini
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
@@ -180,10 +181,12 @@ def total_bytes(config: FtConfig) -> int:
 def find(path: Path) -> tuple[Path, int]:
     """Return the weights folder DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR."""
     if not path.is_dir():
-        raise CourseError(f"{path}: no such folder")
+        raise CourseError(tr("{path}: no such folder", path=path))
     inside = (folder for folder in sorted(path.iterdir()) if folder.is_dir() and FOLDER.fullmatch(folder.name))
     folders = [path] if FOLDER.fullmatch(path.resolve().name) else list(inside)
     if len(folders) != 1:
-        names = ", ".join(folder.name for folder in folders) or "none"
-        raise CourseError(f"{path}: expected one FasterTransformer folder N-gpu, found: {names}")
+        names = ", ".join(folder.name for folder in folders) or tr("none")
+        raise CourseError(
+            tr("{path}: expected one FasterTransformer folder N-gpu, found: {names}", path=path, names=names)
+        )
     return folders[0], int(folders[0].resolve().name.removesuffix("-gpu"))

@@ -24,7 +24,7 @@ import httpx
 
 from course_lib.errors import CourseError
 from course_lib.files import temporary_folder
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.serving import repository
 from course_lib.serving.repository import LOOPBACK, QUEUE
@@ -33,6 +33,7 @@ from course_lib.serving.repository import LOOPBACK, QUEUE
 STUB = Path("python_backend_stubs", f"{sys.version_info.major}.{sys.version_info.minor}", "triton_python_backend_stub")
 BACKEND = [Path("backends", "python", name) for name in ("libtriton_python.so", "triton_python_backend_utils.py")]
 SHARED = Path("/dev/shm")  # memory shared by Triton and the model process
+TAKEN = mark("Address already in use")  # the system's word, which `tr` gets
 DRAIN = 30  # seconds that running requests have to finish when the server is stopped
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process receives when its parent dies
 MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
@@ -174,7 +175,7 @@ def _usable(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except OSError as error:
-            place = {"host": host, "port": port, "strerror": error.strerror}
+            place = {"host": host, "port": port, "strerror": tr(str(error.strerror))}
             raise CourseError(tr("{host}:{port}: {strerror}; choose others with --port", **place)) from error
         return int(probe.getsockname()[1])
 

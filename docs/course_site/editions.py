@@ -41,8 +41,12 @@ LACKING = {
     "Page": "このページ",
     "Launch interactive content": "ノートブックを実行する",
     "Launch on Colab": "Colabで開く",
+    "Copy to clipboard": "クリップボードにコピー",
+    "Toggle hidden content": "隠れている内容の表示を切り替える",
 }
-NAMED = re.compile(rf'(title|aria-label)="({"|".join(LACKING)})"')
+NAMED = re.compile(rf'((?:title|aria-label|data-bs-title)="|>)({"|".join(LACKING)})(?=["<])')
+# A link to an English page, behind which the Japanese text says so too.
+TWICE = re.compile(rf"{ENGLISH_ONLY}((?:</\w+>)+){ENGLISH_ONLY}")
 # The links between the editions of README.md on GitHub.
 SWITCH = re.compile(r"^.*\bEnglish\b.* · .*日本語.*\n\n", re.MULTILINE)
 ENTRY = re.compile(r"(?:(?P<title>.+) <)?/?(?P<page>[\w./-]+)>?")
@@ -136,7 +140,8 @@ def _finish_pages(app: Sphinx, error: Exception | None) -> None:
         text = path.read_text(encoding="utf8")
         up = "../" * len(path.relative_to(app.outdir).parts)
         replaced = WRITTEN.sub(rf'class="reference internal" href="{up}\1" hreflang="{SOURCE}"', text)
-        replaced = NAMED.sub(lambda found: f'{found[1]}="{LACKING[found[2]]}"', replaced)
+        replaced = NAMED.sub(lambda found: found[1] + LACKING[found[2]], replaced)
+        replaced = TWICE.sub(rf"{ENGLISH_ONLY}\1", replaced)
         if replaced != text:
             path.write_text(replaced, encoding="utf8")
 

@@ -111,7 +111,7 @@ def test_the_checker_marks_the_sentence_that_contradicts() -> None:
     at = told.text.rindex(color)
     broken = told.text[:at] + colors[color] + told.text[at + len(color) :]
     faults = [fault for _, fault in demo.marked(broken)[:-1] if fault]
-    assert faults == ["color"]
+    assert faults == ["contradiction: color"]
 
 
 def test_without_gradio_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
