@@ -68,7 +68,7 @@ def _main(arguments: list[str] | None) -> int:
     """Run a command and return its exit code."""
     import typer
 
-    from course_lib.command_line import usage, verbs
+    from course_lib.command_line import verbs
     from course_lib.errors import CourseError
     from course_lib.language.words import tr
 
@@ -86,6 +86,8 @@ def _main(arguments: list[str] | None) -> int:
     except usage_error as error:
         text = error.format_message()
         if "\n" not in text:
+            from course_lib.command_line import usage
+
             command = error.ctx.command_path if error.ctx else "course"
             text = tr("{text} (see `{command} --help`)", text=usage.translated(text), command=command)
         return _report(text, 2)
