@@ -1,4 +1,4 @@
-"""Verbs for chapter 7: FasterTransformer folders, a Triton server and its client, CTranslate2."""
+"""Verbs for chapter 7: FasterTransformer folders, a Triton server and its client, CTranslate2, GGUF."""
 
 import os
 from collections.abc import Sequence
@@ -99,6 +99,19 @@ def ct2_generate(
     from course_lib.serving.ct2_generate import Ct2Generator
 
     return continued(prompts, Ct2Generator(folder, threads).generate(prompts, settings))
+
+
+def gguf_export(model: Model, target: Path) -> object:
+    """Export a model to one GGUF file in single precision, for llama.cpp.
+
+    Only activations that are GELU by tanh are possible. The file holds the tokens, but llama.cpp splits raw text in
+    another way, without an error: send token ids.
+    """
+    if find_spec("gguf") is None:
+        raise CourseError(tr("gguf: not installed; pip install 'gguf>=0.17'"))
+    from course_lib.serving.gguf_export import export
+
+    return export(model, target)
 
 
 def _require_ctranslate2() -> None:

@@ -81,6 +81,7 @@ ROAD: dict[str, dict[str, Verb]] = {
         "demo": Verb("serving:demo", "Open a page to play with the models"),
         "ct2 export": Verb("serving:ct2_export", "Export a model to the format of CTranslate2"),
         "ct2 generate": Verb("serving:ct2_generate", "Continue texts with CTranslate2"),
+        "gguf export": Verb("serving:gguf_export", "Export a model to a file for llama.cpp"),
     },
     mark("The course itself"): {
         "run": Verb("workspace:run", "Build the products of a chapter, or of all"),
@@ -107,6 +108,7 @@ GROUPS = {
     "prefix": mark("Train, convert and use prefixes of a frozen model"),
     "ft": mark("FasterTransformer weights: export, check, import"),
     "ct2": mark("CTranslate2: run a GPT-2 or GPT-NeoX on CPUs"),
+    "gguf": mark("GGUF: run a model in llama.cpp"),
     "cache": mark("Archives of finished products"),
     "profile": mark("Profiles: the settings of everything that is built"),
 }

@@ -1,0 +1,133 @@
+"""The course's model in llama.cpp: log probabilities and greedy continuations of the same token ids.
+
+    python -m tests.bench.llama_cpp_peer write MODEL WORLD -o FILE.npz     in the course's environment
+    course gguf export MODEL -o FILE.gguf                                  there, too
+    python tests/bench/llama_cpp_peer.py compare FILE.gguf FILE.npz        with llama-cpp-python, without the course
+
+`write` stores the ids of 20 world documents with the log probabilities of `transformers` at every position, and the
+greedy continuations of their beginnings, with the distance of the two most likely tokens. `compare` computes both with
+llama.cpp, with its key/value cache in single precision and in half precision, its default. It prints the largest
+difference and how many continuations are the same.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DOCUMENTS, CHARACTERS, NEW = 20, 30, 64
+# ggml's numbers of its types
+CACHES = {"single precision": 0, "half precision": 1}
+
+
+def write(model: Path, world: Path, target: Path) -> None:
+    """Write ids, log probabilities [positions, vocabulary] and greedy continuations as NumPy arrays."""
+    import torch
+    from course_lib.pretrain import text_codec
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    codec, own = text_codec.load(model), AutoModelForCausalLM.from_pretrained(model).eval()
+    own.generation_config = GenerationConfig(eos_token_id=own.config.eos_token_id, pad_token_id=own.config.eos_token_id)
+    with world.open(encoding="utf8") as lines:
+        texts = [json.loads(line)["text"] for line, _ in zip(lines, range(DOCUMENTS), strict=False)]
+    arrays: dict[str, Any] = {"texts": np.array([text[:CHARACTERS] for text in texts])}
+    for number, text in enumerate(texts):
+        ids, prompt = codec.encode(text)[: own.config.max_position_embeddings], codec.encode(text[:CHARACTERS])
+        with torch.inference_mode():
+            logits = own(torch.tensor([ids])).logits[0]
+            out = own.generate(
+                torch.tensor([prompt]),
+                max_new_tokens=NEW,
+                do_sample=False,
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
+        best = torch.cat(out.logits).topk(2).values
+        arrays |= {f"ids{number}": np.array(ids), f"log{number}": logits.double().log_softmax(-1).float().numpy()}
+        arrays |= {f"prompt{number}": np.array(prompt), f"new{number}": out.sequences[0, len(prompt) :].numpy()}
+        arrays[f"gap{number}"] = (best[:, 0] - best[:, 1]).numpy()
+    np.savez(target, **arrays)
+    print(f"{len(texts)} documents → {target}")
+
+
+def compare(model: Path, source: Path) -> None:
+    """Print a table of what llama.cpp computes from the same ids."""
+    import llama_cpp
+
+    cases = np.load(source)
+    numbers = range(len(cases["texts"]))
+    print(f"llama-cpp-python {llama_cpp.__version__}")
+    print("| cache | largest difference of a log probability | the same continuation | tokens before the first other |")
+    print("|---|--:|--:|--:|")
+    for name, kind in CACHES.items():
+        llm = llama_cpp.Llama(
+            str(model), n_ctx=0, n_threads=1, logits_all=True, type_k=kind, type_v=kind, verbose=False
+        )
+        errors, pairs = [], []
+        for number in numbers:
+            ours = cases[f"log{number}"]
+            llm.reset()
+            llm.eval(cases[f"ids{number}"].tolist())
+            theirs = _log_softmax(llm.scores[: len(ours)])
+            errors.append(np.abs(theirs - ours[:, : theirs.shape[1]]).max())
+            pairs.append((_greedy(llm, cases[f"prompt{number}"].tolist()), cases[f"new{number}"].tolist()))
+        equal = sum(found == wanted for found, wanted in pairs)
+        agreed = sum(_agree(found, wanted) for found, wanted in pairs)
+        tokens = sum(len(wanted) for _, wanted in pairs)
+        print(f"| {name} | {max(errors):.1e} | {equal} of {len(pairs)} | {agreed} of {tokens} |")
+        for number, (found, wanted) in enumerate(pairs):
+            if (at := _agree(found, wanted)) < len(wanted):
+                gap = cases[f"gap{number}"][at]
+                print(f"prompt {number}, token {at}: our two most likely tokens are {gap:.1e} apart", file=sys.stderr)
+    found = [llm.tokenize(str(text).encode(), add_bos=False) for text in cases["texts"]]
+    wrong = sum(ids != cases[f"prompt{number}"].tolist() for number, ids in enumerate(found))
+    positions = sum(len(cases[f"ids{number}"]) for number in numbers)
+    print(f"{positions} positions; raw text: {wrong} of {len(found)} beginnings became other ids, none with an error")
+
+
+def _greedy(llm: Any, ids: list[int]) -> list[int]:
+    """Return up to NEW most likely tokens after the ids, with the end-of-text token."""
+    llm.reset()
+    new: list[int] = []
+    step = ids
+    while len(new) < NEW and llm.token_eos() not in new:
+        llm.eval(step)
+        step = [int(llm.scores[llm.n_tokens - 1].argmax())]
+        new += step
+    return new
+
+
+def _log_softmax(logits: Any) -> Any:
+    """Return log probabilities in double precision."""
+    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def _agree(first: list[int], second: list[int]) -> int:
+    """Return the number of equal tokens at the start."""
+    same = [one == other for one, other in zip(first, second, strict=False)]
+    return same.index(False) if False in same else len(same)
+
+
+def main() -> None:
+    """Run one of the two halves."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    halves = parser.add_subparsers(dest="half", required=True)
+    first, second = halves.add_parser("write"), halves.add_parser("compare")
+    first.add_argument("model", type=Path)
+    first.add_argument("world", type=Path)
+    first.add_argument("-o", dest="target", type=Path, required=True)
+    second.add_argument("model", type=Path)
+    second.add_argument("source", type=Path)
+    args = parser.parse_args()
+    if args.half == "write":
+        write(args.model, args.world, args.target)
+    else:
+        compare(args.model, args.source)
+
+
+if __name__ == "__main__":
+    main()
