@@ -44,7 +44,7 @@ LACKING = {
     "Copy to clipboard": "クリップボードにコピー",
     "Toggle hidden content": "隠れている内容の表示を切り替える",
 }
-NAMED = re.compile(rf'((?:title|aria-label|data-bs-title)="|>)({"|".join(LACKING)})(?=["<])')
+NAMED = re.compile(rf'((?:title|aria-label|data-bs-title)="|</i>)({"|".join(LACKING)})(?=["<])')
 # A link to an English page, behind which the Japanese text says so too.
 TWICE = re.compile(rf"{ENGLISH_ONLY}((?:</\w+>)+){ENGLISH_ONLY}")
 # The links between the editions of README.md on GitHub.
