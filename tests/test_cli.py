@@ -441,11 +441,11 @@ def test_a_signal_during_a_notebook_ends_its_kernel(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["generate", "--nosuch"], "--nosuch：このオプションはありません（`course generate --help` を参照）"),
+        (["generate", "--nosuch"], "--nosuch：このオプションはありません。（`course generate --help` を参照）"),
         (["generate"], "引数'MODEL'がありません（`course generate --help` を参照）"),
         (
             ["segmet"],
-            "'segmet'：このコマンドはありません。似たもの：'segment', 'segment-eval'?（`course --help` を参照）",
+            "'segmet'：このコマンドはありません。もしかして：'segment', 'segment-eval'?（`course --help` を参照）",
         ),
     ],
 )

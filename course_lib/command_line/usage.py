@@ -12,6 +12,7 @@ MESSAGES = (
     mark("Missing option {name}"),
     mark("Option {name} requires an argument"),
     mark("Did you mean"),
+    mark("Possible options:"),
 )
 
 
