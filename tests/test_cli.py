@@ -444,6 +444,10 @@ def test_a_signal_during_a_notebook_ends_its_kernel(
         (["generate", "--nosuch"], "--nosuch：このオプションはありません。（`course generate --help` を参照）"),
         (["generate"], "引数'MODEL'がありません（`course generate --help` を参照）"),
         (
+            ["generate", "--promp", "3"],
+            "--promp：このオプションはありません。(候補：--profile)（`course generate --help` を参照）",
+        ),
+        (
             ["segmet"],
             "'segmet'：このコマンドはありません。もしかして：'segment', 'segment-eval'?（`course --help` を参照）",
         ),

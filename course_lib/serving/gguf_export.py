@@ -106,9 +106,8 @@ def _add_vocabulary(writer: gguf.GGUFWriter, codec: text_codec.TextCodec, rows: 
     tokens = {number: token for token, number in tokenizer.get_vocab().items()}
     names = [tokens.get(row, f"<row {row}: no token>") for row in range(rows)]
     kinds = [gguf.TokenType.BYTE if BYTE.fullmatch(name) else gguf.TokenType.NORMAL for name in names]
-    for row in range(rows):
-        if row not in tokens:
-            kinds[row] = gguf.TokenType.UNUSED
+    for row in {*range(rows)} - tokens.keys():
+        kinds[row] = gguf.TokenType.UNUSED
     for number in tokenizer.all_special_ids:
         kinds[number] = gguf.TokenType.UNKNOWN if number == tokenizer.unk_token_id else gguf.TokenType.CONTROL
     writer.add_tokenizer_model("llama")
