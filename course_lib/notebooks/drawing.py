@@ -35,7 +35,7 @@ class Drawing:
     @property
     def alt(self) -> str:
         """The text for readers who do not see the drawing: the SVG's title and description."""
-        return f"{self.title}. {self._part('<desc>(.*?)</desc>')}"
+        return words.tr("{title}. {description}", title=self.title, description=self._part("<desc>(.*?)</desc>"))
 
     @property
     def html(self) -> str:
