@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.serving.batch import Generation, TextBatch
 from course_lib.serving.request import Answer, TextRequest
 from course_lib.serving.sampling import Text
@@ -50,38 +51,41 @@ class Engine:
     def check(self, row: TextRequest) -> None:
         """Raise UsageError if a sequence is invalid; the message names the request tensor."""
         for name, value, allowed in self._wrong(row):
-            raise UsageError(f"{name}: {value} is not allowed; {allowed}")
+            raise UsageError(tr("{name}: {value} is not allowed; {allowed}", name=name, value=value, allowed=allowed))
 
     def _wrong(self, row: TextRequest) -> Iterator[tuple[str, object, str]]:
         """Yield (tensor name, value, description of the allowed values) for each problem with a sequence."""
         if row.task is not None and not 0 <= row.task < len(self.prefixes):
-            there = f"0 to {len(self.prefixes) - 1}" if self.prefixes else "none, the model has no tasks"
-            yield "prompt_learning_task_name_ids", row.task, f"allowed: {there}"
+            there = tr("allowed: 0 to {last}", last=len(self.prefixes) - 1)
+            allowed = there if self.prefixes else tr("the model has no tasks")
+            yield "prompt_learning_task_name_ids", row.task, allowed
             return
         prefix, ids = self._prefix(row), self._input(row)
         if not row.ids and prefix is not None:
-            yield "input_lengths", 0, "a task needs an input of at least one token"
+            yield "input_lengths", 0, tr("a task needs an input of at least one token")
         if row.output_length < 1:
-            yield "request_output_len", row.output_length, "allowed: 1 or more"
+            yield "request_output_len", row.output_length, tr("allowed: 1 or more")
         front = 0 if prefix is None else len(prefix)
         if front + len(ids) + row.output_length > self.positions:
-            after = f" after a prefix of {front}" if front else ""
-            needed = f"{len(ids)} with {row.output_length} new tokens{after}"
-            yield "input_lengths", needed, f"the model has {self.positions} positions"
+            needed = tr(
+                "{ids} with {new} new tokens after a prefix of {front}",
+                ids=len(ids), new=row.output_length, front=front,
+            )  # fmt: skip
+            yield "input_lengths", needed, tr("the model has {positions} positions", positions=self.positions)
         tokens = {"bad_words_list": row.bad_words, "stop_words_list": row.stop_words}
         for name, words in ({"input_ids" if row.ids else "start_id": [ids]} | tokens).items():
             for token in (token for word in words for token in word if not 0 <= token < self.vocabulary):
-                yield name, token, f"allowed: 0 to {self.vocabulary - 1}"
+                yield name, token, tr("allowed: 0 to {last}", last=self.vocabulary - 1)
         for name, value, good, allowed in (
-            ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "0 to 1"),
-            ("temperature", row.temperature, 0 < row.temperature < torch.inf, "above 0"),
-            ("repetition_penalty", row.repetition_penalty, 0 < row.repetition_penalty < torch.inf, "above 0"),
-            ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, "above 0, up to 1"),
-            ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, "above 0, up to 1"),
+            ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "0–1"),
+            ("temperature", row.temperature, 0 < row.temperature < torch.inf, "> 0"),
+            ("repetition_penalty", row.repetition_penalty, 0 < row.repetition_penalty < torch.inf, "> 0"),
+            ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, "> 0, ≤ 1"),
+            ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, "> 0, ≤ 1"),
             ("beam_width", row.beam_width, row.beam_width == 1, "1"),
         ):
             if not good:
-                yield name, value, f"allowed: {allowed}"
+                yield name, value, tr("allowed: {allowed}", allowed=allowed)
 
     def _prefix(self, row: TextRequest) -> torch.Tensor | None:
         return None if row.task is None else self.prefixes[row.task]

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from course_lib.errors import UsageError
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.settings import profiles
 
 # All sections that a profile may have. When a chapter starts to read a new section, add it here.
@@ -29,6 +29,19 @@ SECTIONS = (
 # Every settings dataclass uses this: `@dataclass(frozen=True, config=STRICT)`.
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 Settings = TypeVar("Settings")
+# pydantic's messages by the type of the error, so that they are translated; it keeps their fields in the error's `ctx`.
+EXPECTED = {
+    "int_type": mark("input should be a valid integer"),
+    "float_type": mark("input should be a valid number"),
+    "bool_type": mark("input should be a valid boolean"),
+    "string_type": mark("input should be a valid string"),
+    "tuple_type": mark("input should be a valid array"),
+    "greater_than": mark("input should be greater than {gt}"),
+    "greater_than_equal": mark("input should be greater than or equal to {ge}"),
+    "less_than": mark("input should be less than {lt}"),
+    "less_than_equal": mark("input should be less than or equal to {le}"),
+    "literal_error": mark("input should be {expected}"),
+}
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
@@ -101,7 +114,9 @@ def _explain(cls: type, error: ValidationError) -> str:
     if not path or (problem["type"] == "value_error" and isinstance(problem["input"], dict)):
         # The message of a check on several keys already names them.
         return message
-    message = message[0].lower() + message[1:]
+    fields = {name: str(value).replace(" or ", ", ") for name, value in problem.get("ctx", {}).items()}
+    expected = EXPECTED.get(problem["type"])
+    message = tr(expected, **fields) if expected else message[0].lower() + message[1:]
     return tr("{key}: {value!r} is not allowed: {message}", key=key, value=problem["input"], message=message)
 
 
