@@ -20,5 +20,5 @@ def test_without_network_one_line_and_nothing_left(tmp_path: Path, monkeypatch: 
 def test_the_published_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURSE_WORKSPACE", str(tmp_path))
     model, tokenizer = published.smollm2()
-    answered = published.answer(lambda ids: model(ids).logits, tokenizer, "What is the capital of Japan?")
+    answered = published.answer(lambda ids: model(ids).logits, tokenizer, "Name the capital of Japan.")
     assert answered == "The capital of Japan is Tokyo."
