@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pytest
+from course_lib.command_line.world import NAMES
 from course_lib.world.check import check, readings, table
 from course_lib.world.genre import Document, Draw
 from course_lib.world.genres import GENRES, documents
@@ -91,3 +92,8 @@ def test_table(many: list[Document]) -> None:
     assert found["copied"] == 10 / 52
     assert found["longest copied span"] == max(map(len, texts[:10]))
     assert found["sentences of the world"] == pytest.approx(1 - 1 / found["sentences"])
+
+
+def test_all_that_the_checker_names_is_there_for_the_translators() -> None:
+    named = {name for genre in GENRES for name in (*genre.rules, *genre.known[0])} | {"genre", "plot"}
+    assert named <= {*NAMES}
