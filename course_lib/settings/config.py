@@ -40,7 +40,7 @@ EXPECTED = {
     "greater_than_equal": mark("input should be greater than or equal to {ge}"),
     "less_than": mark("input should be less than {lt}"),
     "less_than_equal": mark("input should be less than or equal to {le}"),
-    "literal_error": mark("input should be {expected}"),
+    "literal_error": mark("input should be one of {expected}"),
 }
 
 

@@ -70,7 +70,7 @@ def test_shapes_that_cannot_be_are_refused_in_a_line():
     for overrides, words in {
         ("model.rotary_pct=0.5",): "needs model.architecture gpt-neox",
         ("model.architecture=gpt-neox", "model.rotary_pct=0.3"): "rotates 19 of a head's 64",
-        ("model.architecture=llama",): "'gpt2' or 'gpt-neox'",
+        ("model.architecture=llama",): "one of 'gpt2', 'gpt-neox'",
     }.items():
         with pytest.raises(UsageError, match=words):
             config.build(PretrainConfig, {}, overrides)
