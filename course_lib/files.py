@@ -198,6 +198,11 @@ def _hidden(target: Path) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
+def final_name(path: Path) -> str:
+    """Return the name that a file or folder will have: `gpt2` for the temporary `.gpt2.8cadf962.tmp`."""
+    return re.sub(r"^\.+(.+?)(\.[0-9a-f]{8}\.tmp)+$", r"\1", path.name)
+
+
 def _temporary_names(target: Path) -> str:
     """Return a regular expression for the temporary names of `target`, also of a folder written inside another one."""
     return rf"\.+{re.escape(target.name)}(\.[0-9a-f]{{8}}\.tmp)+"

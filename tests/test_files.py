@@ -239,3 +239,9 @@ def test_a_product_lies_outside_of_its_input_and_not_around_it(tmp_path: Path) -
             files.require_other(tmp_path / source, tmp_path / target)
     for source, target in [("in", "in2"), ("in/deep/file", "in/deep/file2"), ("none", "none/new")]:
         files.require_other(tmp_path / source, tmp_path / target)
+
+
+def test_a_temporary_folder_knows_its_name(tmp_path: Path) -> None:
+    with files.atomic_folder(tmp_path / "gpt2", ours=True) as folder, files.atomic_folder(folder) as inner:
+        assert folder.name != "gpt2"
+        assert files.final_name(folder) == files.final_name(inner) == files.final_name(tmp_path / "gpt2") == "gpt2"

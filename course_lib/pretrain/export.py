@@ -18,7 +18,7 @@ from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, one_line
-from course_lib.files import read_json
+from course_lib.files import final_name, read_json
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.models.causal import CausalConfig, CausalModel, model_config
 from course_lib.models.families import BY_ARCHITECTURE, BY_MODEL_TYPE
@@ -143,7 +143,7 @@ def _card(target: Path, run: Path, settings: PretrainConfig, license: str | None
     chosen, prepared = config.to_dict(settings), (run / "tokenizer" / "preparation.json").is_file()
     card = CARD.format(
         front=front.to_yaml(),
-        title=target.parent.name if target.name == run_dir.MODEL else target.name,
+        title=final_name(target.parent) if target.name == run_dir.MODEL else target.name,
         family=family.title,
         positions=model.max_position_embeddings,
         warning=WARNING if prepared else "",
