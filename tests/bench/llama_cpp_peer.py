@@ -2,7 +2,7 @@
 
     python -m tests.bench.llama_cpp_peer write MODEL WORLD -o FILE.npz     in the course's environment
     course gguf export MODEL -o FILE.gguf                                  there, too
-    python tests/bench/llama_cpp_peer.py compare FILE.gguf FILE.npz        with llama-cpp-python, without the course
+    python -m tests.bench.llama_cpp_peer compare FILE.gguf FILE.npz        with llama-cpp-python, without the course
 
 `write` stores the ids of 20 world documents with the log probabilities of `transformers` at every position, and the
 greedy continuations of their beginnings, with the distance of the two most likely tokens. `compare` computes both with
@@ -10,13 +10,14 @@ llama.cpp, with its key/value cache in single precision and in half precision, i
 difference and how many continuations are the same.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tests.bench.peer import agree, main
 
 DOCUMENTS, CHARACTERS, NEW = 20, 30, 64
 # ggml's numbers of its types
@@ -75,11 +76,11 @@ def compare(model: Path, source: Path) -> None:
             errors.append(np.abs(theirs - ours[:, : theirs.shape[1]]).max())
             pairs.append((_greedy(llm, cases[f"prompt{number}"].tolist()), cases[f"new{number}"].tolist()))
         equal = sum(found == wanted for found, wanted in pairs)
-        agreed = sum(_agree(found, wanted) for found, wanted in pairs)
+        agreed = sum(agree(found, wanted) for found, wanted in pairs)
         tokens = sum(len(wanted) for _, wanted in pairs)
         print(f"| {name} | {max(errors):.1e} | {equal} of {len(pairs)} | {agreed} of {tokens} |")
         for number, (found, wanted) in enumerate(pairs):
-            if (at := _agree(found, wanted)) < len(wanted):
+            if (at := agree(found, wanted)) < len(wanted):
                 gap = cases[f"gap{number}"][at]
                 print(f"prompt {number}, token {at}: our two most likely tokens are {gap:.1e} apart", file=sys.stderr)
     found = [llm.tokenize(str(text).encode(), add_bos=False) for text in cases["texts"]]
@@ -106,28 +107,5 @@ def _log_softmax(logits: Any) -> Any:
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def _agree(first: list[int], second: list[int]) -> int:
-    """Return the number of equal tokens at the start."""
-    same = [one == other for one, other in zip(first, second, strict=False)]
-    return same.index(False) if False in same else len(same)
-
-
-def main() -> None:
-    """Run one of the two halves."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    halves = parser.add_subparsers(dest="half", required=True)
-    first, second = halves.add_parser("write"), halves.add_parser("compare")
-    first.add_argument("model", type=Path)
-    first.add_argument("world", type=Path)
-    first.add_argument("-o", dest="target", type=Path, required=True)
-    second.add_argument("model", type=Path)
-    second.add_argument("source", type=Path)
-    args = parser.parse_args()
-    if args.half == "write":
-        write(args.model, args.world, args.target)
-    else:
-        compare(args.model, args.source)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, write, compare)

@@ -1,17 +1,18 @@
 """The course's model in vLLM: greedy continuations of the same token ids, token by token.
 
     python -m tests.bench.vllm_peer write MODEL WORLD -o FILE          in the course's environment
-    python tests/bench/vllm_peer.py compare MODEL FILE                 in an environment with vLLM, without the course
+    python -m tests.bench.vllm_peer compare MODEL FILE                 in an environment with vLLM, without the course
 
 `write` stores the ids of the beginnings of 32 world documents, the greedy continuations of `transformers` with the log
 probability of each token, and the raw texts. `compare` lets vLLM continue the ids (`prompt_token_ids`) and the raw texts,
 and prints how many are the same. Where texts differ, it prints the gap between our most likely token and vLLM's.
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
+
+from tests.bench.peer import agree, main
 
 PROMPTS, CHARACTERS, NEW = 32, 30, 64
 
@@ -57,39 +58,16 @@ def compare(model: Path, source: Path) -> None:
     for name, outs in rows:
         pairs = [(list(out.outputs[0].token_ids), case["new"]) for out, case in zip(outs, cases, strict=True)]
         equal = sum(theirs == ours for theirs, ours in pairs)
-        agreed = sum(_agree(theirs, ours) for theirs, ours in pairs)
+        agreed = sum(agree(theirs, ours) for theirs, ours in pairs)
         print(f"| {name} | {equal} of {len(pairs)} | {agreed} of {sum(len(ours) for _, ours in pairs)} |")
     print(f"raw text: {wrong_ids} of {len(cases)} prompts became other ids than the course's, none with an error")
     for number, (out, case) in enumerate(zip(by_ids, cases, strict=True)):
         theirs, ours = list(out.outputs[0].token_ids), case["new"]
-        if theirs != ours and (at := _agree(theirs, ours)) < min(len(theirs), len(ours)):
+        if theirs != ours and (at := agree(theirs, ours)) < min(len(theirs), len(ours)):
             likely = case["likely"][at]
             gap = likely[str(ours[at])] - likely.get(str(theirs[at]), float("-inf"))
             print(f"prompt {number}, token {at}: log probabilities {gap:.1e} apart")
 
 
-def _agree(first: list[int], second: list[int]) -> int:
-    """Return the number of equal tokens at the start."""
-    same = [one == other for one, other in zip(first, second, strict=False)]
-    return same.index(False) if False in same else len(same)
-
-
-def main() -> None:
-    """Run one of the two halves."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    halves = parser.add_subparsers(dest="half", required=True)
-    first, second = halves.add_parser("write"), halves.add_parser("compare")
-    first.add_argument("model", type=Path)
-    first.add_argument("world", type=Path)
-    first.add_argument("-o", dest="target", type=Path, required=True)
-    second.add_argument("model", type=Path)
-    second.add_argument("source", type=Path)
-    args = parser.parse_args()
-    if args.half == "write":
-        write(args.model, args.world, args.target)
-    else:
-        compare(args.model, args.source)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, write, compare)
