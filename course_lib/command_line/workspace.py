@@ -79,11 +79,46 @@ def status() -> object:
         rows.append(row | {"bytes": workspace.size(product.name), "built": manifest.get("built", "")})
     lines = []
     for row in rows:
-        counts = ", ".join(f"{name} {value}" for name, value in row["counts"].items() if not isinstance(value, dict))
-        details = row["reason"] or counts
+        counts = (_count(name, value) for name, value in row["counts"].items() if not isinstance(value, dict))
+        details = row["reason"] or ", ".join(counts)
         lines.append([row["product"], tr(row["state"]), human_size(row["bytes"]), row["built"], details])
     title = tr("profile {name}, products in {folder}", name=profiles.name(), folder=workspace.root())
     return Shown(rows, "\n".join([title, *aligned([head, *lines], right=[2])]))
+
+
+# How products name what they count; their manifests keep the English.
+_COUNTED = (
+    mark("bits per character"),
+    mark("bytes"),
+    mark("characters"),
+    mark("documents"),
+    mark("documents in"),
+    mark("entries"),
+    mark("examples"),
+    mark("files"),
+    mark("frozen tensors"),
+    mark("held-out loss"),
+    mark("kept parameters"),
+    mark("layers"),
+    mark("lines"),
+    mark("lines left out"),
+    mark("new parameters"),
+    mark("out"),
+    mark("seed"),
+    mark("steps"),
+    mark("tasks"),
+    mark("texts"),
+    mark("tokens"),
+    mark("trained tensors"),
+    mark("unanalysed"),
+    mark("vocabulary"),
+    mark("words"),
+)
+
+
+def _count(name: str, value: object) -> str:
+    shown = f"{value:.4f}" if isinstance(value, float) else " ".join(value) if isinstance(value, list) else value
+    return f"{tr(name.replace('_', ' '))} {shown}"
 
 
 def clean(

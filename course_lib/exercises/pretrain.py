@@ -1,4 +1,4 @@
-"""Exercises for the second half of chapter 4: ZeRO-2, a scaling law, a compute budget, other texts, GPT-2 XL."""
+"""Exercises for the second half of chapter 4: ZeRO-2, a scaling law, a compute budget, other texts, early sending."""
 
 import threading
 from collections.abc import Callable
@@ -9,15 +9,13 @@ from typing import Any
 from course_lib.corpus.products import has_world
 from course_lib.exercises import Chapter, Exercise, Expression
 from course_lib.language.words import tr
-from course_lib.pretrain.config import PretrainConfig
-from course_lib.settings import config
-from course_lib.training import planner
 
 # Exercise 4: width and steps that set the budget, those to beat, and by how many bits per character.
 WIDTHS, BUDGET, USUAL, GAIN = (16, 32, 64, 128, 256), (128, 60), (64, 179), 0.2
 # Exercise 5: bits per character of a text that the model knows, and the shortest such text.
 KNOWN, SHORTEST = 1.0, 60
-CARD, GPUS, SAMPLES = 16e9, 8, 528
+# Exercise 6: the lengths of the parameters, whose borders are not those of the shards of two or three ranks.
+LENGTHS = (5, 12, 1)
 
 
 def _check_reduce_scatter(answer: Any) -> str | None:
@@ -51,6 +49,7 @@ class _Ranks:
     def __init__(self, ranks: int) -> None:
         self.ranks, self.called, self.errors = ranks, set[str](), list[Exception]()
         self.barrier, self.values = threading.Barrier(ranks, timeout=20), [None] * ranks
+        self.sent = list[int]()  # lengths of what rank 0 reduced to one owner
 
     def _all(self, name: str, rank: int, value: Any) -> Any:
         import torch
@@ -69,6 +68,23 @@ class _Ranks:
             all_gather=lambda v: self._all("all_gather", rank, v).flatten(),
             all_sum=lambda v: self._all("all_sum", rank, v).sum(0),
         )
+
+    def dist(self, rank: int) -> Any:
+        """Return what stands for `torch.distributed` on a rank."""
+
+        def reduce(tensor: Any, dst: int, async_op: bool = False) -> Any:
+            if rank == 0:
+                self.sent.append(tensor.numel())
+            total = self._all("reduce", rank, tensor).sum(0)
+
+            def wait() -> None:
+                tensor.copy_(total if rank == dst else total * torch.nan)
+
+            import torch
+
+            return SimpleNamespace(wait=wait) if async_op else wait()
+
+        return SimpleNamespace(get_rank=lambda: rank, get_world_size=lambda: self.ranks, reduce=reduce)
 
     def run(self, work: Callable[[int], None]) -> None:
         """Run `work(rank)` in a thread for each rank, and raise the first error of a rank."""
@@ -238,21 +254,52 @@ def _check_texts(answer: Any) -> str | None:
               "world's sentences, and to facts that agree.", cost=cost, limit=limit)  # fmt: skip
 
 
-def _check_changes(answer: Any) -> str | None:
-    """Plan GPT-2 XL with the learner's overrides and judge the plan."""
-    settings = config.load(PretrainConfig, "gpt2-xl.yaml", ["zero.offload_optimizer=false", *answer])
-    plan, samples = planner.plan(settings, GPUS), settings.batch.resolve(GPUS).total
-    if (settings.model.hidden_size, settings.model.num_layers, settings.data.seq_length) != (1600, 48, 1024):
-        return tr("this is no longer GPT-2 XL on 1,024 tokens: leave model and data sizes.")
-    if samples != SAMPLES:
-        return tr("a step has {samples} samples instead of {all}: keep global_size.", samples=samples, all=SAMPLES)
-    figure = tr("The plan is {size:.1f} GB per GPU", size=plan.total / 1e9)
-    if settings.model.recompute != "none" or settings.zero.stage > 2 or settings.zero.offload_optimizer:
-        return tr("{figure}: there is a way without offload, recomputation and ZeRO-3.", figure=figure)
-    if plan.total <= CARD:
-        return None
-    most = max(("activations", "logits", "weights", "optimizer"), key=plan.parts.__getitem__)
-    return tr("{figure}, too much. The largest part is {most}: what makes it smaller?", figure=figure, most=tr(most))
+def _check_early(answer: Any) -> str | None:
+    """Run two backward passes on ranks that are threads, with buckets of one number, of some and of all."""
+    import torch
+
+    size = sum(LENGTHS)
+    for ranks, bucket in ((2, 1), (2, 8), (3, 8), (2, size)):
+        group, random = _Ranks(ranks), torch.Generator().manual_seed(ranks)
+        parameters = [[torch.nn.Parameter(torch.ones(n)) for n in LENGTHS] for _ in range(ranks)]
+        senders = [answer(own, group.dist(rank), bucket) for rank, own in enumerate(parameters)]
+        if not all(map(callable, senders)):
+            return tr("early returns a function: reduce_scatter(gradient).")
+        name = tr("with {ranks} ranks and a bucket of {bucket}", ranks=ranks, bucket=bucket)
+        for number in (1, 2):
+            gradients, means = torch.randn(ranks, size, generator=random), [torch.empty(0)] * ranks
+            group.sent.clear()
+            group.run(partial(_backward, parameters, gradients))
+            early = sum(group.sent)
+            if any(each.grad is not None for own in parameters for each in own):
+                return tr("a gradient stays after the backward pass: set parameter.grad to None when it is taken.")
+            group.run(partial(_receive, senders, means))
+            if bucket == 1 and early < size:
+                return tr("{name}, only {early} of {size} numbers leave during the backward pass: send in the hook.",
+                          name=name, early=early, size=size)  # fmt: skip
+            if bucket == size and len(group.sent) > ranks:
+                return tr("{name}, {number} messages are sent, one to each owner is enough: wait until `bucket` "
+                          "numbers are complete.", name=name, number=len(group.sent))  # fmt: skip
+            for rank, right in enumerate(gradients.mean(0).chunk(ranks)):
+                if means[rank].shape == right.shape and torch.allclose(means[rank], right, atol=1e-6):
+                    continue
+                if torch.allclose(torch.as_tensor(means[rank]), right * ranks, atol=1e-6):
+                    return tr("{name}, this is the sum of the ranks' gradients; a step needs their mean.", name=name)
+                values = tr("expected {right}, got {result}", right=right.tolist(), result=means[rank].tolist())
+                return tr("{name}, for rank {rank} in backward pass {number}, {values}.",
+                          name=name, rank=rank, number=number, values=values)  # fmt: skip
+    return None
+
+
+def _backward(parameters: Any, gradients: Any, rank: int) -> None:
+    """Give the parameters of a rank its gradients by a backward pass, whose hooks run in this thread."""
+    parts = gradients[rank].split(list(LENGTHS))
+    sum((each * part).sum() for each, part in zip(parameters[rank], parts, strict=True)).backward()
+
+
+def _receive(senders: Any, means: list[Any], rank: int) -> None:
+    """Call the learner's reduce_scatter on one rank."""
+    means[rank] = senders[rank](None).clone()
 
 
 CHAPTER = Chapter(
@@ -315,16 +362,19 @@ CHAPTER = Chapter(
         "of the wrong thing: outside its training text it can be worse than no model.",
     ),
     Exercise(
-        "choose settings that fit GPT-2 XL on 8 GPUs of 16 GB without offload, recomputation or ZeRO-3",
-        _check_changes,
+        "write early(parameters, dist, bucket): hooks that send gradients; it returns reduce_scatter(gradient)",
+        _check_early,
         (
-            'Print plan.parts: what is the largest proportional to? The answer is a list like ["batch.micro_size=3"].',
-            "Activations and logits grow with the micro-batch; more micro-batches are then accumulated in a step.",
+            "Three inner functions: the hook collects and frees gradients, send starts the reductions, receive waits "
+            "for them. reduce_scatter sends what is left, receives, and returns the shard.",
+            "A hook for each parameter: functools.partial(hook, begin), where begin counts the numbers before it.",
+            "Owner r has the numbers from r · size to (r + 1) · size; subtract begin to see them from a gradient.",
+            "Wait for what is on its way before you send the next bucket, and only the owner copies the sum, divided "
+            "by the ranks, into its shard.",
         ),
-        ["batch.micro_size=2"],
-        "A micro-batch of 2 needs 15.8 GB and 33 accumulations a step, one of 1 needs 12.3 GB and 66. The batch of 528 "
-        "samples, and so the training, stays the same. Smaller micro-batches use a GPU less well, so take the largest "
-        "that fits.",
+        Expression("early_ours"),
+        "The folded cell below the exercise has the code. Stage 2 holds a bucket, what is on its way and its shard, "
+        "never the whole gradient.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

@@ -1,5 +1,6 @@
 """Right and wrong answers to the exercises of chapter 4's second half."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,50 @@ def ends(sizes: Any, losses: Any, floor: float) -> tuple[float, float]:
     return rest[0] * sizes[0] ** alpha, alpha
 
 
+def early(parameters: Any, dist: Any, bucket: int, **wrong: Any) -> Any:
+    """A reduce-scatter whose gradients leave early, number by number, with one mistake where `wrong` names one."""
+    ranks, rank, begin = dist.get_world_size(), dist.get_rank(), 0
+    complete, flying = list[Any](), list[Any]()
+    size = sum(each.numel() for each in parameters) // ranks
+    mean = torch.zeros(size)
+
+    def hook(begin: int, parameter: Any) -> None:
+        complete.extend(enumerate(parameter.grad.tolist(), begin))
+        if "keeps" not in wrong:
+            parameter.grad = None
+        if "late" not in wrong and len(complete) >= (1 if "eager" in wrong else bucket):
+            send()
+
+    def send() -> None:
+        for owner in range(ranks):
+            own = [(place - owner * size, value) for place, value in complete if place // size == owner]
+            if own:
+                values = torch.tensor([value for _, value in own])
+                work = dist.reduce(values, owner, async_op=True)
+                flying.append((work, owner, values, torch.tensor([place for place, _ in own])))
+        complete.clear()
+
+    def reduce_scatter(gradient: Any) -> Any:
+        send()
+        for work, owner, values, places in flying:
+            if "hasty" not in wrong:
+                work.wait()
+            if owner == rank:
+                before = mean[places] if "adds" in wrong else 0.0
+                mean[places] = before + (values if "sum" in wrong else values / ranks)
+        flying.clear()
+        return mean
+
+    for each in parameters:
+        each.register_post_accumulate_grad_hook(partial(hook, begin))
+        begin += each.numel()
+    return None if "silent" in wrong else reduce_scatter
+
+
+def flawed(name: str) -> Any:
+    return lambda *values: early(*values, **{name: True})
+
+
 # Bits per character of the experiment: by width alone.
 def bits_after(width: int, steps: int) -> float:
     return {16: 0.9, 32: 0.4, 64: 1.0, 128: 2.0, 256: 3.0}[width]
@@ -58,6 +103,7 @@ KNOWN, STRANGE = "今日は" + "雨だった。" * 12, "量子計算機の研究
 
 NAMES: dict[str, Any] = {
     "reduce_scatter_ours": reduce_scatter, "zero2_step_ours": step, "fit_ours": fit, "bits_after": bits_after,
+    "early_ours": early,
 }  # fmt: skip
 RIGHT: dict[int, list[Any]] = {
     1: [reduce_scatter],
@@ -65,7 +111,7 @@ RIGHT: dict[int, list[Any]] = {
     3: [fit],
     4: [(bits_after, 32, 477)],
     5: [(STRANGE, KNOWN)],
-    6: [["batch.micro_size=1"], np.array(["batch.micro_size=2"]), ("zero.stage=1", "batch.micro_size=1")],
+    6: [early],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -108,10 +154,13 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((STRANGE, "昼" * 60), "copied"),
     ],
     6: [
-        ([], "largest part is activations"),
-        (["zero.stage=3", "batch.micro_size=1"], "without offload"),
-        (["batch.global_size=264", "batch.micro_size=1"], "264 samples instead of 528"),
-        (["batch.micro=1"], "unknown"),
-        ("batch.micro_size=1", "The task: choose settings"),
+        (flawed("silent"), "early returns a function"),
+        (flawed("keeps"), "parameter.grad to None"),
+        (flawed("late"), "only 0 of 18 numbers leave during the backward pass"),
+        (flawed("eager"), "messages are sent, one to each owner is enough"),
+        (flawed("sum"), "this is the sum"),
+        (flawed("hasty"), "for rank 0 in backward pass 1"),
+        (flawed("adds"), "in backward pass 2"),
+        (lambda parameters: parameters, "The task: write early"),
     ],
 }  # fmt: skip
