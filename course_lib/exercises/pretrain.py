@@ -78,9 +78,7 @@ class _Ranks:
             total = self._all("reduce", rank, tensor).sum(0)
 
             def wait() -> None:
-                tensor.copy_(total if rank == dst else total * torch.nan)
-
-            import torch
+                tensor.copy_(total if rank == dst else total * float("nan"))
 
             return SimpleNamespace(wait=wait) if async_op else wait()
 
@@ -281,11 +279,13 @@ def _check_early(answer: Any) -> str | None:
                 return tr("{name}, {number} messages are sent, one to each owner is enough: wait until `bucket` "
                           "numbers are complete.", name=name, number=len(group.sent))  # fmt: skip
             for rank, right in enumerate(gradients.mean(0).chunk(ranks)):
-                if means[rank].shape == right.shape and torch.allclose(means[rank], right, atol=1e-6):
+                alike = means[rank].shape == right.shape
+                if alike and torch.allclose(means[rank], right, atol=1e-6):
                     continue
-                if torch.allclose(torch.as_tensor(means[rank]), right * ranks, atol=1e-6):
+                if alike and torch.allclose(means[rank], right * ranks, atol=1e-6):
                     return tr("{name}, this is the sum of the ranks' gradients; a step needs their mean.", name=name)
-                values = tr("expected {right}, got {result}", right=right.tolist(), result=means[rank].tolist())
+                wanted, found = ([round(value, 3) for value in each.tolist()] for each in (right, means[rank]))
+                values = tr("expected {right}, got {result}", right=wanted, result=found)
                 return tr("{name}, for rank {rank} in backward pass {number}, {values}.",
                           name=name, rank=rank, number=number, values=values)  # fmt: skip
     return None
