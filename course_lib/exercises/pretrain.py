@@ -1,4 +1,4 @@
-"""Exercises for the second half of chapter 4: ZeRO-2, a scaling law, a compute budget, other texts, early sending."""
+"""Exercises for the second half of chapter 4: ZeRO-2, a scaling law, a budget, other texts, early sending, stage 3."""
 
 import threading
 from collections.abc import Callable
@@ -302,6 +302,42 @@ def _receive(senders: Any, means: list[Any], rank: int) -> None:
     means[rank] = senders[rank](None).clone()
 
 
+def _check_way_back(answer: Any) -> str | None:
+    """Compare a linear layer whose weights lie in shards with one process, for two and three ranks."""
+    import torch
+
+    for ranks in (2, 3):
+        group, random = _Ranks(ranks), torch.Generator().manual_seed(ranks)
+        inputs, grads = (torch.randn(ranks, 5, width, generator=random) for width in (6, 4))
+        weight = torch.randn(4, 6, generator=random).requires_grad_()
+        (whole,) = torch.autograd.grad(((inputs @ weight.T) * grads).sum() / ranks, weight)
+        rights = whole.flatten().chunk(ranks)
+        shards, found = weight.detach().flatten().chunk(ranks), list[Any]([None] * ranks)
+        group.run(partial(_go_back, answer, grads, inputs, shards, group, found))
+        name = tr("with {ranks} ranks", ranks=ranks)
+        if "all_gather" not in group.called:
+            return tr("{name}, the weights of the other ranks are missing: call comm.all_gather.", name=name)
+        for rank, (result, right) in enumerate(zip(found, rights, strict=True)):
+            of_input, of_shard = (torch.as_tensor(each) for each in result)
+            if of_input.shape != inputs[rank].shape or not torch.allclose(of_input, grads[rank] @ weight, atol=1e-5):
+                return tr("{name}, the gradient of x is wrong: it is grad times the gathered W [b, a].", name=name)
+            if of_shard.shape == right.shape and torch.allclose(of_shard, right, atol=1e-5):
+                continue
+            own = (grads[rank].T @ inputs[rank]).flatten()
+            if of_shard.numel() == own.numel() or torch.allclose(of_shard, own.chunk(ranks)[rank], atol=1e-5):
+                return tr("{name}, the gradient of the shard is this rank's own: comm.reduce_scatter makes it the mean "
+                          "over the ranks, and keeps the shard.", name=name)  # fmt: skip
+            return tr(
+                "{name}, the gradient of the shard is wrong: reduce-scatter grad.T @ x, as one vector.", name=name
+            )
+    return None
+
+
+def _go_back(answer: Any, grads: Any, inputs: Any, shards: Any, group: _Ranks, found: list[Any], rank: int) -> None:
+    """Call the learner's way back on one rank."""
+    found[rank] = answer(grads[rank].clone(), inputs[rank].clone(), shards[rank].clone(), group.comm(rank))
+
+
 CHAPTER = Chapter(
     Exercise(
         "write reduce_scatter(gradients, rank): this rank's shard of the mean gradient",
@@ -375,6 +411,17 @@ CHAPTER = Chapter(
         Expression("early_ours"),
         "The folded cell below the exercise has the code. Stage 2 holds a bucket, what is on its way and its shard, "
         "never the whole gradient.",
+    ),
+    Exercise(
+        "write way_back(grad, x, shard, comm): the gradients of x and of this rank's shard of W",
+        _check_way_back,
+        (
+            "The weights are gathered a second time, because nobody kept them: comm.all_gather(shard).view(b, a).",
+            "The gradient of x is grad @ W. That of W is grad.T @ x; of its mean over the ranks, keep your shard.",
+        ),
+        Expression("way_back_ours"),
+        "The folded cell below the exercise has the code. Two gathers and one reduce-scatter: stage 2 has one of each, "
+        "so stage 3 moves half as many bytes again.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

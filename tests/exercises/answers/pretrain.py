@@ -88,6 +88,12 @@ def early(parameters: Any, dist: Any, bucket: int, **wrong: Any) -> Any:
     return None if "silent" in wrong else reduce_scatter
 
 
+def way_back(grad: Any, x: Any, shard: Any, comm: Any) -> Any:
+    weight = comm.all_gather(shard).view(grad.shape[1], x.shape[1])
+    whole = torch.einsum("nb,na->ba", grad, x).reshape(-1)
+    return torch.einsum("nb,ba->na", grad, weight), comm.reduce_scatter(whole)
+
+
 def flawed(name: str) -> Any:
     return lambda *values: early(*values, **{name: True})
 
@@ -104,6 +110,7 @@ KNOWN, STRANGE = "今日は" + "雨だった。" * 12, "量子計算機の研究
 NAMES: dict[str, Any] = {
     "reduce_scatter_ours": reduce_scatter, "zero2_step_ours": step, "fit_ours": fit, "bits_after": bits_after,
     "early_ours": early,
+    "way_back_ours": way_back,
 }  # fmt: skip
 RIGHT: dict[int, list[Any]] = {
     1: [reduce_scatter],
@@ -112,6 +119,7 @@ RIGHT: dict[int, list[Any]] = {
     4: [(bits_after, 32, 477)],
     5: [(STRANGE, KNOWN)],
     6: [early],
+    7: [way_back],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -162,5 +170,12 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (flawed("hasty"), "for rank 0 in backward pass 1"),
         (flawed("adds"), "in backward pass 2"),
         (lambda parameters: parameters, "The task: write early"),
+    ],
+    7: [
+        (lambda grad, x, shard, comm: (x, shard), "call comm.all_gather"),
+        (lambda grad, x, shard, comm: (x, way_back(grad, x, shard, comm)[1]), "the gradient of x is wrong"),
+        (lambda grad, x, shard, comm: (way_back(grad, x, shard, comm)[0], (grad.T @ x).flatten()), "this rank's own"),
+        (lambda grad, x, shard, comm: (way_back(grad, x, shard, comm)[0], shard), "reduce-scatter grad.T @ x"),
+        (lambda grad: grad, "The task: write way_back"),
     ],
 }  # fmt: skip
