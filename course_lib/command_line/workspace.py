@@ -117,8 +117,11 @@ _COUNTED = (
 
 
 def _count(name: str, value: object) -> str:
-    shown = f"{value:.4f}" if isinstance(value, float) else " ".join(value) if isinstance(value, list) else value
-    return f"{tr(name.replace('_', ' '))} {shown}"
+    if isinstance(value, float):
+        value = f"{value:.4f}"
+    elif isinstance(value, list):
+        value = " ".join(value)
+    return f"{tr(name.replace('_', ' '))} {value}"
 
 
 def clean(

@@ -323,8 +323,7 @@ def _check_way_back(answer: Any) -> str | None:
                 return tr("{name}, the gradient of x is wrong: it is grad times the gathered W [b, a].", name=name)
             if of_shard.shape == right.shape and torch.allclose(of_shard, right, atol=1e-5):
                 continue
-            own = (grads[rank].T @ inputs[rank]).flatten()
-            if of_shard.numel() == own.numel() or torch.allclose(of_shard, own.chunk(ranks)[rank], atol=1e-5):
+            if of_shard.numel() == whole.numel():
                 return tr("{name}, the gradient of the shard is this rank's own: comm.reduce_scatter makes it the mean "
                           "over the ranks, and keeps the shard.", name=name)  # fmt: skip
             return tr(
