@@ -1,13 +1,13 @@
 """Exercises for the second half of chapter 4: ZeRO-2, a scaling law, a budget, other texts, early sending, stage 3."""
 
-import threading
-from collections.abc import Callable
+from copy import deepcopy
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
 from course_lib.corpus.products import has_world
 from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.exercises.ranks import Ranks
 from course_lib.language.words import tr
 
 # Exercise 4: width and steps that set the budget, those to beat, and by how many bits per character.
@@ -43,67 +43,6 @@ def _check_reduce_scatter(answer: Any) -> str | None:
     return None
 
 
-class _Ranks:
-    """Collective operations of ranks that are threads of this process, and the names of those that were called."""
-
-    def __init__(self, ranks: int) -> None:
-        self.ranks, self.called, self.errors = ranks, set[str](), list[Exception]()
-        self.barrier, self.values = threading.Barrier(ranks, timeout=20), [None] * ranks
-        self.sent = list[int]()  # lengths of what rank 0 reduced to one owner
-
-    def _all(self, name: str, rank: int, value: Any) -> Any:
-        import torch
-
-        self.called.add(name)
-        self.values[rank] = value.detach().clone()
-        self.barrier.wait()
-        together = torch.stack(list(self.values))  # type: ignore[arg-type]
-        self.barrier.wait()
-        return together
-
-    def comm(self, rank: int) -> Any:
-        """Return what a rank calls: the same operations as in the notebook."""
-        return SimpleNamespace(
-            reduce_scatter=lambda v: self._all("reduce_scatter", rank, v).mean(0).chunk(self.ranks)[rank],
-            all_gather=lambda v: self._all("all_gather", rank, v).flatten(),
-            all_sum=lambda v: self._all("all_sum", rank, v).sum(0),
-        )
-
-    def dist(self, rank: int) -> Any:
-        """Return what stands for `torch.distributed` on a rank."""
-
-        def reduce(tensor: Any, dst: int, async_op: bool = False) -> Any:
-            if rank == 0:
-                self.sent.append(tensor.numel())
-            total = self._all("reduce", rank, tensor).sum(0)
-
-            def wait() -> None:
-                tensor.copy_(total if rank == dst else total * float("nan"))
-
-            return SimpleNamespace(wait=wait) if async_op else wait()
-
-        return SimpleNamespace(get_rank=lambda: rank, get_world_size=lambda: self.ranks, reduce=reduce)
-
-    def run(self, work: Callable[[int], None]) -> None:
-        """Run `work(rank)` in a thread for each rank, and raise the first error of a rank."""
-
-        def guarded(rank: int) -> None:
-            try:
-                work(rank)
-            # The learner's function may raise any exception; the other ranks must not wait for this one.
-            except Exception as error:
-                self.errors.append(error)
-                self.barrier.abort()
-
-        threads = [threading.Thread(target=guarded, args=(rank,)) for rank in range(self.ranks)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if self.errors:
-            raise self.errors[0]
-
-
 def _check_step(answer: Any) -> str | None:
     """Run three steps on two and on three ranks, which are threads, and compare with AdamW in one process."""
     import torch
@@ -111,7 +50,7 @@ def _check_step(answer: Any) -> str | None:
     for ranks in (2, 3):
         random, size = torch.Generator().manual_seed(ranks), 4 * ranks
         start = torch.randn(size, generator=random)
-        whole, group = torch.nn.Parameter(start.clone()), _Ranks(ranks)
+        whole, group = torch.nn.Parameter(start.clone()), Ranks(ranks)
         peer, weights = torch.optim.AdamW([whole], 0.1), [start.clone() for _ in range(ranks)]
         optimizers = [torch.optim.AdamW([torch.nn.Parameter(part.clone())], 0.1) for part in start.chunk(ranks)]
         # The second gradient is shorter than the limit of 1, so it stays as it is.
@@ -144,7 +83,7 @@ def _check_step(answer: Any) -> str | None:
     return None
 
 
-def _step_of_rank(answer: Any, weights: Any, gradients: Any, optimizers: Any, group: _Ranks, rank: int) -> None:
+def _step_of_rank(answer: Any, weights: Any, gradients: Any, optimizers: Any, group: Ranks, rank: int) -> None:
     """Call the learner's function on one rank."""
     import torch
 
@@ -258,7 +197,7 @@ def _check_early(answer: Any) -> str | None:
 
     size = sum(LENGTHS)
     for ranks, bucket in ((2, 1), (2, 8), (3, 8), (2, size)):
-        group, random = _Ranks(ranks), torch.Generator().manual_seed(ranks)
+        group, random = Ranks(ranks), torch.Generator().manual_seed(ranks)
         parameters = [[torch.nn.Parameter(torch.ones(n)) for n in LENGTHS] for _ in range(ranks)]
         senders = [answer(own, group.dist(rank), bucket) for rank, own in enumerate(parameters)]
         if not all(map(callable, senders)):
@@ -302,39 +241,75 @@ def _receive(senders: Any, means: list[Any], rank: int) -> None:
     means[rank] = senders[rank](None).clone()
 
 
-def _check_way_back(answer: Any) -> str | None:
-    """Compare a linear layer whose weights lie in shards with one process, for two and three ranks."""
+def _tied_model() -> Any:
+    """Return a model whose output layer shares the embedding's weights, of sizes that two and three do not divide."""
+    from collections import OrderedDict
+
+    from torch import nn
+
+    parts = {"embedding": nn.Embedding(7, 5), "norm": nn.LayerNorm(5), "inner": nn.Linear(5, 5), "act": nn.GELU(),
+             "output": nn.Linear(5, 7, bias=False)}  # fmt: skip
+    model = nn.Sequential(OrderedDict(parts))
+    model.output.weight = model.embedding.weight  # type: ignore[union-attr, assignment]
+    return model
+
+
+def _check_stage3(answer: Any) -> str | None:
+    """Train a model whose weights lie in shards for three steps, and compare it with AdamW in one process."""
     import torch
 
+    wanted = SimpleNamespace(beta1=0.9, beta2=0.95, grad_clip=1.0)
     for ranks in (2, 3):
-        group, random = _Ranks(ranks), torch.Generator().manual_seed(ranks)
-        inputs, grads = (torch.randn(ranks, 5, width, generator=random) for width in (6, 4))
-        weight = torch.randn(4, 6, generator=random).requires_grad_()
-        (whole,) = torch.autograd.grad(((inputs @ weight.T) * grads).sum() / ranks, weight)
-        rights = whole.flatten().chunk(ranks)
-        shards, found = weight.detach().flatten().chunk(ranks), list[Any]([None] * ranks)
-        group.run(partial(_go_back, answer, grads, inputs, shards, group, found))
+        group, random = Ranks(ranks), torch.Generator().manual_seed(ranks)
+        torch.manual_seed(ranks)
+        whole = _tied_model()
+        models, updates, found = [deepcopy(whole) for _ in range(ranks)], [None] * ranks, [torch.empty(0)] * ranks
+        peer = torch.optim.AdamW(whole.parameters(), 0.1, (0.9, 0.95), weight_decay=0.0)
+        group.run(partial(_shard, answer, models, group, wanted, updates))
         name = tr("with {ranks} ranks", ranks=ranks)
-        if "all_gather" not in group.called:
-            return tr("{name}, the weights of the other ranks are missing: call comm.all_gather.", name=name)
-        for rank, (result, right) in enumerate(zip(found, rights, strict=True)):
-            of_input, of_shard = (torch.as_tensor(each) for each in result)
-            if of_input.shape != inputs[rank].shape or not torch.allclose(of_input, grads[rank] @ weight, atol=1e-5):
-                return tr("{name}, the gradient of x is wrong: it is grad times the gathered W [b, a].", name=name)
-            if of_shard.shape == right.shape and torch.allclose(of_shard, right, atol=1e-5):
-                continue
-            if of_shard.numel() == whole.numel():
-                return tr("{name}, the gradient of the shard is this rank's own: comm.reduce_scatter makes it the mean "
-                          "over the ranks, and keeps the shard.", name=name)  # fmt: skip
-            return tr(
-                "{name}, the gradient of the shard is wrong: reduce-scatter grad.T @ x, as one vector.", name=name
-            )
+        most = sum(-(-each.numel() // ranks) for each in whole.parameters())
+        if (held := sum(each.numel() for each in models[0].parameters())) > most:
+            return tr("{name}, rank 0 still holds {held} numbers; its shards have {most}.",
+                      name=name, held=held, most=most)  # fmt: skip
+        # In the second step the gradient is shorter than the limit of 1, so it stays as it is.
+        for number, scale in enumerate((0.0, 30.0, 0.05, 30.0)):
+            ids = torch.randint(7, (ranks, 4), generator=random)
+            if number:
+                (sum(whole(own).square().mean() for own in ids) * scale / ranks).backward()
+                torch.nn.utils.clip_grad_norm_(whole.parameters(), 1.0)
+                peer.step()
+                peer.zero_grad()
+                group.run(partial(_train, models, updates, ids, scale))
+            with torch.no_grad():
+                group.run(partial(_compute, models, ids[0], found))
+                gap = max((each - whole(ids[0])).abs().max().item() for each in found)
+            if not number and gap > 1e-5:
+                return tr("{name}, the model computes something else than before: gather whole weights, in their "
+                          "shape.", name=name)  # fmt: skip
+            if gap > 1e-3:
+                return tr("{name}, after update {number} the results differ by {gap:.3f} from AdamW in one process: a "
+                          "gather's way back is comm.reduce_scatter; clip by the norm over all ranks, never by a "
+                          "factor above 1; clear the gradients.", name=name, number=number, gap=gap)  # fmt: skip
     return None
 
 
-def _go_back(answer: Any, grads: Any, inputs: Any, shards: Any, group: _Ranks, found: list[Any], rank: int) -> None:
-    """Call the learner's way back on one rank."""
-    found[rank] = answer(grads[rank].clone(), inputs[rank].clone(), shards[rank].clone(), group.comm(rank))
+def _shard(answer: Any, models: Any, group: Ranks, wanted: Any, updates: list[Any], rank: int) -> None:
+    """Call the learner's function on one rank."""
+    updates[rank], _ = answer(models[rank], group.comm(rank), wanted)
+
+
+def _train(models: Any, updates: list[Any], ids: Any, scale: float, rank: int) -> None:
+    """Run a step of one rank, as the notebook's processes do."""
+    import torch
+
+    (models[rank](ids[rank]).square().mean() * scale).backward()
+    with torch.no_grad():
+        updates[rank](0.1)
+
+
+def _compute(models: Any, ids: Any, found: list[Any], rank: int) -> None:
+    """Keep the results of one rank's model."""
+    found[rank] = models[rank](ids).detach()
 
 
 CHAPTER = Chapter(
@@ -412,15 +387,19 @@ CHAPTER = Chapter(
         "never the whole gradient.",
     ),
     Exercise(
-        "write way_back(grad, x, shard, comm): the gradients of x and of this rank's shard of W",
-        _check_way_back,
+        "write stage3(model, comm, wanted): shards for parameters; it returns update(rate) and its optimizer",
+        _check_stage3,
         (
-            "The weights are gathered a second time, because nobody kept them: comm.all_gather(shard).view(b, a).",
-            "The gradient of x is grad @ W. That of W is grad.T @ x; of its mean over the ranks, keep your shard.",
+            "A gather is a torch.autograd.Function: forward is comm.all_gather, backward is comm.reduce_scatter.",
+            "A part for register_parametrization is a module: its forward(shard) gathers, cuts off the padding, and "
+            "gives the shape back. Register it for all modules first; then set weight.data of each parameter to its "
+            "shard, so a parameter of two modules is cut once.",
+            "Pad with -n % comm.ranks zeros. The update clips as exercise 2 does, over all shards, and ends with "
+            "zero_grad().",
         ),
-        Expression("way_back_ours"),
-        "The folded cell below the exercise has the code. Two gathers and one reduce-scatter: stage 2 has one of each, "
-        "so stage 3 moves half as many bytes again.",
+        Expression("stage3_ours"),
+        "The folded cell below the exercise has the code. A weight travels three times a step: gathered forward and "
+        "backward, its gradient scattered. Stage 2 moves two thirds of that.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

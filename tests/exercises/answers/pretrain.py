@@ -88,10 +88,59 @@ def early(parameters: Any, dist: Any, bucket: int, **wrong: Any) -> Any:
     return None if "silent" in wrong else reduce_scatter
 
 
-def way_back(grad: Any, x: Any, shard: Any, comm: Any) -> Any:
-    weight = comm.all_gather(shard).view(grad.shape[1], x.shape[1])
-    whole = torch.einsum("nb,na->ba", grad, x).reshape(-1)
-    return torch.einsum("nb,ba->na", grad, weight), comm.reduce_scatter(whole)
+class Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, shard: Any, comm: Any, back: Any) -> Any:
+        ctx.back = back
+        return comm.all_gather(shard)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return ctx.back(gradient), None, None
+
+
+class Part(torch.nn.Module):
+    def __init__(self, shape: Any, comm: Any, wrong: Any) -> None:
+        super().__init__()
+        self.shape, self.comm, self.wrong = shape, comm, wrong
+
+    def back(self, gradient: Any) -> Any:
+        if "own" in self.wrong:
+            return gradient.chunk(self.comm.ranks)[self.comm.rank].clone()
+        return self.comm.reduce_scatter(gradient) * (self.comm.ranks if "sum" in self.wrong else 1)
+
+    def forward(self, shard: Any) -> Any:
+        flat = Gathered.apply(shard, self.comm, self.back)
+        return flat[: self.shape.numel()].view(self.shape) * (2 if "twice" in self.wrong else 1)
+
+
+def stage3(model: Any, comm: Any, wanted: Any, **wrong: Any) -> Any:
+    places = [(part, name) for part in list(model.modules()) for name, _ in part.named_parameters(recurse=False)]
+    shapes = {weight: weight.shape for weight in model.parameters()}
+    for part, name in places:
+        own = Part(shapes[getattr(part, name)], comm, wrong)
+        torch.nn.utils.parametrize.register_parametrization(part, name, own, unsafe=True)
+    for weight in shapes if "whole" not in wrong else []:
+        filled = torch.zeros(-(-weight.numel() // comm.ranks) * comm.ranks)
+        filled[: weight.numel()] = weight.detach().flatten()
+        weight.data = filled.view(comm.ranks, -1)[comm.rank].clone()
+    adamw = torch.optim.AdamW(model.parameters(), betas=(wanted.beta1, wanted.beta2), weight_decay=0.0)
+
+    def update(rate: float) -> None:
+        own = sum(weight.grad.square().sum() for weight in shapes)
+        norm = (own if "shard" in wrong else comm.all_sum(own)).sqrt()
+        for weight in shapes:
+            weight.grad *= wanted.grad_clip / (norm if "always" in wrong else norm.clamp(min=wanted.grad_clip))
+        adamw.param_groups[0]["lr"] = rate
+        adamw.step()
+        if "keeps" not in wrong:
+            adamw.zero_grad()
+
+    return update, adamw
+
+
+def unsharded(name: str) -> Any:
+    return lambda *values: stage3(*values, **{name: True})
 
 
 def flawed(name: str) -> Any:
@@ -109,8 +158,7 @@ KNOWN, STRANGE = "今日は" + "雨だった。" * 12, "量子計算機の研究
 
 NAMES: dict[str, Any] = {
     "reduce_scatter_ours": reduce_scatter, "zero2_step_ours": step, "fit_ours": fit, "bits_after": bits_after,
-    "early_ours": early,
-    "way_back_ours": way_back,
+    "early_ours": early, "stage3_ours": stage3,
 }  # fmt: skip
 RIGHT: dict[int, list[Any]] = {
     1: [reduce_scatter],
@@ -119,7 +167,7 @@ RIGHT: dict[int, list[Any]] = {
     4: [(bits_after, 32, 477)],
     5: [(STRANGE, KNOWN)],
     6: [early],
-    7: [way_back],
+    7: [stage3],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -172,10 +220,13 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda parameters: parameters, "The task: write early"),
     ],
     7: [
-        (lambda grad, x, shard, comm: (x, shard), "call comm.all_gather"),
-        (lambda grad, x, shard, comm: (x, way_back(grad, x, shard, comm)[1]), "the gradient of x is wrong"),
-        (lambda grad, x, shard, comm: (way_back(grad, x, shard, comm)[0], (grad.T @ x).flatten()), "this rank's own"),
-        (lambda grad, x, shard, comm: (way_back(grad, x, shard, comm)[0], shard), "reduce-scatter grad.T @ x"),
-        (lambda grad: grad, "The task: write way_back"),
+        (unsharded("whole"), "rank 0 still holds 75 numbers; its shards have 40"),
+        (unsharded("twice"), "something else than before"),
+        (unsharded("own"), "clip by the norm over all ranks"),
+        (unsharded("sum"), "after update 2"),
+        (unsharded("shard"), "after update"),
+        (unsharded("always"), "after update 2"),
+        (unsharded("keeps"), "clear the gradients"),
+        (lambda model: model, "The task: write stage3"),
     ],
 }  # fmt: skip
