@@ -1,6 +1,7 @@
 """How many bytes of tensors are alive at once: what a rank holds of its gradients, or of gathered weights."""
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -11,12 +12,13 @@ class HeldBytes:
 
     def __init__(self) -> None:
         self.most = 0
-        self._living = list[tuple[StorageWeakRef, int]]()
+        # a StorageWeakRef, which has no types, and the size of each tensor
+        self._living = list[tuple[Any, int]]()
 
     def see(self, tensor: Tensor) -> None:
         """Count a tensor until its storage is freed. As a hook of a tensor it sees the gradient."""
         self._living = [(storage, size) for storage, size in self._living if not storage.expired()]
-        self._living.append((StorageWeakRef(tensor.untyped_storage()), tensor.nbytes))
+        self._living.append((StorageWeakRef(tensor.untyped_storage()), tensor.nbytes))  # type: ignore[no-untyped-call]
         self.most = max(self.most, sum(size for _, size in self._living))
 
     def results(self, function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
