@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from course_lib.corpus.products import has_world
-from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.exercises import Chapter, Exercise, Expression, tiles
 from course_lib.language.words import mark, tr
 
 HEADS, HIDDEN, VOCABULARY = 3, 12, 11
@@ -582,6 +582,18 @@ CHAPTER = Chapter(
         Expression(BYTE_MODEL),
         "Nothing in the classes depends on the tokens. Two of the three bytes of a kana are nearly certain; the third "
         "and the bytes of kanji are not.",
+    ),
+    Exercise(
+        "write tiled(q, k, v, tile): attention that never holds more than one tile of scores",
+        tiles.check,
+        (
+            "A loop over k[..., first : first + tile, :], and the same of v. Keep three things for each query: the "
+            "largest score, the sum of e^(score − largest), and the sum of the values with these weights.",
+            "With the new largest score, multiply both sums by e^(old − new) before you add the tile's.",
+            "The mask of a tile: its keys' positions are greater than torch.arange(seq)[:, None].",
+        ),
+        Expression("tiled_ours"),
+        FOLDED,
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

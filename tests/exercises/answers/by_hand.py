@@ -1,45 +1,15 @@
 """Right and wrong answers to the exercises of chapter 4's first half. The right ones are the notebook's folded cells."""
 
-import re
-from types import SimpleNamespace
 from typing import Any
 
-import nbformat
 import numpy as np
 import torch
-from course_lib.paths import REPOSITORY
 from torch import nn
 
-from tests.notebooks.blanks import is_blank, is_folded
+from tests.exercises.answers.folded import Folded
 
-
-def _course() -> dict[str, Any]:
-    """What the notebook's blanks and folded cells define, with the course's versions chosen."""
-    exercises = SimpleNamespace(check=lambda *answer: None, choose=lambda number, yours, ours: ours)
-    names: dict[str, Any] = {"exercises": exercises, "torch": torch, "nn": nn, "np": np}
-    for cell in nbformat.read(REPOSITORY / "notebooks" / "04_gpt2_by_hand.ipynb", as_version=4).cells:
-        if cell.cell_type == "code" and (is_folded(cell) or is_blank(cell)):
-            exec(cell.source, names)
-    return names
-
-
-def changed(name: str, *edits: tuple[str, str]) -> Any:
-    """Return a course's version with a mistake: its source with some text replaced."""
-    source = next(text for text in SOURCES if re.search(rf"^(def|class) {name}\b", text, re.M))
-    for before, after in edits:
-        assert before in source, (name, before)
-        source = source.replace(before, after)
-    names = dict(COURSE)
-    exec(source, names)
-    return names[name]
-
-
-SOURCES = [
-    cell.source
-    for cell in nbformat.read(REPOSITORY / "notebooks" / "04_gpt2_by_hand.ipynb", as_version=4).cells
-    if cell.cell_type == "code" and is_folded(cell)
-]
-COURSE = _course()
+FOLDED = Folded("04_gpt2_by_hand", torch=torch, nn=nn, np=np)
+COURSE, changed = FOLDED.names, FOLDED.changed
 
 
 class Bytes(nn.Module):
@@ -81,6 +51,7 @@ RIGHT: dict[int, list[Any]] = {
     10: [COURSE["rope_ours"]],
     11: [(trial, 12e-3), (trial, np.float32(0.012)), (trial, torch.tensor(0.012))],
     12: [lambda data: Bytes()],
+    13: [COURSE["tiled_ours"]],
 }
 MASKED = ".masked_fill(future, -torch.inf).softmax(-1)"
 WRONG: dict[int, list[tuple[Any, str]]] = {
@@ -169,5 +140,14 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda data: Bytes(ahead=True), "looks ahead"),
         (lambda data: Bytes(size=300), "expected logits"),
         (2.1, "The task: write byte_model"),
+    ],
+    13: [
+        (COURSE["attend_ours"], "The task: write tiled"),
+        (lambda q, k, v, tile: COURSE["attend_ours"](q, k, v), "one tile of scores"),
+        (changed("tiled_ours", ("total * shrunk", "total")), "both sums so far shrink"),
+        (changed("tiled_ours", (".masked_fill(future, -torch.inf)", "")), "no token reads from later ones"),
+        (changed("tiled_ours", ("scores - risen", "scores"), ("largest - risen", "largest * 0")), "not finite"),
+        (changed("tiled_ours", ("range(0, seq, tile)", "range(0, seq - tile + 1, tile)")), "with 5 tokens in tiles"),
+        (changed("tiled_ours", ("return read / total", "return total")), "expected a tensor of the shape"),
     ],
 }  # fmt: skip

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.exercises.answers.folded import Folded
+
 
 def reduce_scatter(gradients: Any, rank: int) -> Any:
     size = gradients.shape[1] // len(gradients)
@@ -88,63 +90,11 @@ def early(parameters: Any, dist: Any, bucket: int, **wrong: Any) -> Any:
     return None if "silent" in wrong else reduce_scatter
 
 
-class Gathered(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, shard: Any, comm: Any, back: Any) -> Any:
-        ctx.back = back
-        return comm.all_gather(shard)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return ctx.back(gradient), None, None
-
-
-class Part(torch.nn.Module):
-    def __init__(self, shape: Any, comm: Any, wrong: Any) -> None:
-        super().__init__()
-        self.shape, self.comm, self.wrong = shape, comm, wrong
-
-    def back(self, gradient: Any) -> Any:
-        if "own" in self.wrong:
-            return gradient.chunk(self.comm.ranks)[self.comm.rank].clone()
-        return self.comm.reduce_scatter(gradient) * (self.comm.ranks if "sum" in self.wrong else 1)
-
-    def forward(self, shard: Any) -> Any:
-        flat = Gathered.apply(shard, self.comm, self.back)
-        return flat[: self.shape.numel()].view(self.shape) * (2 if "twice" in self.wrong else 1)
-
-
-def stage3(model: Any, comm: Any, wanted: Any, **wrong: Any) -> Any:
-    places = [(part, name) for part in list(model.modules()) for name, _ in part.named_parameters(recurse=False)]
-    shapes = {weight: weight.shape for weight in model.parameters()}
-    for part, name in places:
-        own = Part(shapes[getattr(part, name)], comm, wrong)
-        torch.nn.utils.parametrize.register_parametrization(part, name, own, unsafe=True)
-    for weight in shapes if "whole" not in wrong else []:
-        filled = torch.zeros(-(-weight.numel() // comm.ranks) * comm.ranks)
-        filled[: weight.numel()] = weight.detach().flatten()
-        weight.data = filled.view(comm.ranks, -1)[comm.rank].clone()
-    adamw = torch.optim.AdamW(model.parameters(), betas=(wanted.beta1, wanted.beta2), weight_decay=0.0)
-
-    def update(rate: float) -> None:
-        own = sum(weight.grad.square().sum() for weight in shapes)
-        norm = (own if "shard" in wrong else comm.all_sum(own)).sqrt()
-        for weight in shapes:
-            weight.grad *= wanted.grad_clip / (norm if "always" in wrong else norm.clamp(min=wanted.grad_clip))
-        adamw.param_groups[0]["lr"] = rate
-        adamw.step()
-        if "keeps" not in wrong:
-            adamw.zero_grad()
-
-    return update, adamw
-
-
-def unsharded(name: str) -> Any:
-    return lambda *values: stage3(*values, **{name: True})
-
-
 def flawed(name: str) -> Any:
     return lambda *values: early(*values, **{name: True})
+
+
+unsharded = partial(Folded("04_gpt2_zero2_pretraining", torch=torch, np=np).changed, "stage3_ours")
 
 
 # Bits per character of the experiment: by width alone.
@@ -158,7 +108,7 @@ KNOWN, STRANGE = "今日は" + "雨だった。" * 12, "量子計算機の研究
 
 NAMES: dict[str, Any] = {
     "reduce_scatter_ours": reduce_scatter, "zero2_step_ours": step, "fit_ours": fit, "bits_after": bits_after,
-    "early_ours": early, "stage3_ours": stage3,
+    "early_ours": early, "stage3_ours": unsharded(),
 }  # fmt: skip
 RIGHT: dict[int, list[Any]] = {
     1: [reduce_scatter],
@@ -167,7 +117,7 @@ RIGHT: dict[int, list[Any]] = {
     4: [(bits_after, 32, 477)],
     5: [(STRANGE, KNOWN)],
     6: [early],
-    7: [stage3],
+    7: [unsharded()],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -220,13 +170,16 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda parameters: parameters, "The task: write early"),
     ],
     7: [
-        (unsharded("whole"), "rank 0 still holds 75 numbers; its shards have 40"),
-        (unsharded("twice"), "something else than before"),
-        (unsharded("own"), "clip by the norm over all ranks"),
-        (unsharded("sum"), "after update 2"),
-        (unsharded("shard"), "after update"),
-        (unsharded("always"), "after update 2"),
-        (unsharded("keeps"), "clear the gradients"),
+        (unsharded(("    weight.data = ", "    weight.new = ")), "rank 0 still holds 75 numbers; its shards have 40"),
+        (unsharded((".view(self.shape)", ".view(self.shape) * 2")), "something else than before"),
+        (unsharded(("return comm.reduce_scatter(gradient)",
+                    "return gradient.chunk(comm.ranks)[comm.rank].clone()")), "clip by the norm over all ranks"),
+        (unsharded(("return comm.reduce_scatter(gradient)", "return comm.reduce_scatter(gradient) * comm.ranks")),
+         "after update 2"),
+        (unsharded(("comm.all_sum(sum(shard.grad.square().sum() for shard in shapes))",
+                    "sum(shard.grad.square().sum() for shard in shapes)")), "after update"),
+        (unsharded(("min(1, wanted.grad_clip / (norm + 1e-6))", "wanted.grad_clip / norm")), "after update 2"),
+        (unsharded(("        adamw.zero_grad()\n", "")), "clear the gradients"),
         (lambda model: model, "The task: write stage3"),
     ],
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Right and wrong answers to the exercises of chapter 3."""
 
-import re
-from collections import Counter, defaultdict
+from collections import Counter
+from functools import partial
 from math import log
 from typing import Any
 
@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from course_lib.exercises import subword
 from course_lib.subword.diagrams import segmentations
+
+from tests.exercises.answers.folded import Folded
 
 Pair = tuple[str, str]
 Words = dict[tuple[str, ...], int]
@@ -86,61 +88,8 @@ NAMES: dict[str, Any] = {
 }
 
 
-TOKENIZER = """
-class Mine:
-    def __init__(self, lines, entries, special):
-        self.special, self.merges = sorted(special, key=len)[::-1], []
-        self.pattern = "(" + "|".join(self.special) + ")"
-        first = Counter(w for line in lines for part in self.parts(line) for w in as_bytes(part).split(" "))
-        words, numbers = [tuple(word) for word in first], list(first.values())
-        counts, places = Counter(), defaultdict(set)
-        for at, word in enumerate(words):
-            for pair in zip(word, word[1:]):
-                counts[pair] += numbers[at]
-                places[pair].add(at)
-        while len(self.merges) < entries - 256:
-            best = max(counts, key=counts.__getitem__)
-            self.merges.append(best)
-            for at in list(places[best]):
-                for pair in zip(words[at], words[at][1:]):
-                    counts[pair] -= numbers[at]
-                (words[at],) = merge({words[at]: 1}, best)
-                for pair in zip(words[at], words[at][1:]):
-                    counts[pair] += numbers[at]
-                    places[pair].add(at)
-        self.entries = [chr(byte) for byte in range(256)] + ["".join(pair) for pair in self.merges]
-        self.entries += [as_bytes(text) for text in special]
-        self.ids = {entry: number for number, entry in enumerate(self.entries)}
-
-    def parts(self, text):
-        return re.split(self.pattern, text)[::2]
-
-    def encode(self, text):
-        ids = []
-        for number, part in enumerate(re.split(self.pattern, text)):
-            if number % 2:
-                ids.append(self.ids[as_bytes(part)])
-            else:
-                words = [encode_word(word, self.merges) for word in as_bytes(part).split(" ")]
-                ids += [self.ids[symbol] for word in words for symbol in (" ", *word)][1:]
-        return ids
-
-    def decode(self, ids):
-        return "".join(self.entries[number] for number in ids).encode("latin-1").decode(errors="replace")
-"""
-NAMES |= {"re": re, "defaultdict": defaultdict}
-
-
-def tokenizer(*changes: tuple[str, str]) -> Any:
-    """Return the class above, with parts of its code replaced."""
-    code, names = TOKENIZER, dict(NAMES)
-    for old, new in changes:
-        assert old in code
-        code = code.replace(old, new)
-    exec(code, names)
-    return names["Mine"]
-
-
+FOLDED = Folded("03_tokenizers", Counter=Counter, as_bytes=as_bytes)
+tokenizer = partial(FOLDED.changed, "MineOurs")
 NAMES["MineOurs"] = tokenizer()
 RIGHT: dict[int, list[Any]] = {
     1: [pair_counts],
@@ -188,14 +137,14 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((subword.CHEAP, "鰯と鯖と鰤と鱈。" * 20), "repeats itself"),
     ],
     7: [
-        (tokenizer(('(" ", *word)][1:]', "word]")), "each space is a token"),
-        (tokenizer(("< entries - 256", "< 4")), "use all entries"),
-        (tokenizer(("< entries - 256", "< entries - 247")), "ids are 0 to 291"),
-        (tokenizer(("counts[pair] -= numbers[at]", "pass")), "keep the counts right"),
-        (tokenizer((")[::-1]", ")")), "the longest special text first"),
+        (tokenizer(('[" ", *known] if at else known', "known")), "each space is a token"),
+        (tokenizer(("< entries", "< 260")), "and use all entries"),
+        (tokenizer(("< entries", "< entries + 9")), "ids are 0 to 291"),
+        (tokenizer(("sign * numbers[at]", "sign")), "keep the counts right"),
+        (tokenizer((", reverse=True", "")), "the longest special text first"),
         (tokenizer(('errors="replace"', "")), "UnicodeDecodeError"),
         (tokenizer(('errors="replace"', 'errors="ignore"')), "errors='replace'"),
-        (tokenizer((")[::2]", ")")), "learn nothing from special texts"),
-        (tokenizer(("in list(places[best])", "in range(len(words))")), "only words that hold the pair change"),
+        (tokenizer(("if part not in special ", "")), "learn nothing from special texts"),
+        (tokenizer(("in holding.pop(self.merges[-1])", "in range(len(words))")), "only words that hold the pair"),
     ],
 }
