@@ -186,14 +186,21 @@ def _task(task: str | None, folder: Path | None) -> int | None:
     raise UsageError(tr("--task {task}: no such task; allowed: {allowed}", task=task, allowed=allowed))
 
 
-def demo(*, port: Annotated[int, "port on 127.0.0.1", PORT] = 7860) -> None:
+def demo(
+    *,
+    port: Annotated[int, "port on 127.0.0.1", PORT] = 7860,
+    chat: Annotated[str, "a published model to talk to: smollm2, or a folder or name of transformers"] = "",
+) -> None:
     """Open a page to play with the models: writing, genres, tasks. Ctrl-C ends it.
 
-    The page is on 127.0.0.1 and loads nothing from the internet. Models that are missing are built first.
+    The page is on 127.0.0.1 and loads nothing from the internet, but for a model that --chat names. Models that are
+    missing are built first.
     """
     if not find_spec("gradio"):
         raise UsageError(tr("gradio is not installed; pip install 'japanese-lm-course[demo]'"))
-    os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1"}
+    os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False"} | (
+        {} if chat and not Path(chat).exists() else {"HF_HUB_OFFLINE": "1"}
+    )
     from course_lib.serving import demo as page
 
-    page.serve(port, lambda url: print(tr("{url} (Ctrl-C ends it)", url=url), flush=True))
+    page.serve(port, chat, lambda url: print(tr("{url} (Ctrl-C ends it)", url=url), flush=True))

