@@ -1,7 +1,6 @@
 """A published model that answers: the chat of `course demo --chat NAME`."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -65,6 +64,4 @@ def _open(name: str) -> tuple[Any, Any]:
             return model.to("cuda" if torch.cuda.is_available() else "cpu"), AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         why = str(error).splitlines()[0]
-        kind = tr("folder") if Path(name).exists() else tr("name")
-        raise UsageError(tr("--chat {name}: this {kind} holds no model that can be read ({why})",
-                            name=name, kind=kind, why=why)) from error  # fmt: skip
+        raise UsageError(tr("--chat {name}: no model that can be read ({why})", name=name, why=why)) from error

@@ -53,6 +53,6 @@ def test_a_model_without_a_template_and_what_is_no_model_are_refused(folder: Pat
         Chat(str(plain))
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(UsageError, match="--chat .*empty: this folder holds no model that can be read") as refused:
+    with pytest.raises(UsageError, match="--chat .*empty: no model that can be read") as refused:
         Chat(str(empty))
     assert "\n" not in str(refused.value)
