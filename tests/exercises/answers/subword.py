@@ -138,9 +138,10 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
     ],
     7: [
         (tokenizer(('[" ", *known] if at else known', "known")), "each space is a token"),
-        (tokenizer(("< entries", "< 260")), "and use all entries"),
+        (tokenizer(("< entries", "< 260")), "use all entries"),
         (tokenizer(("< entries", "< entries + 9")), "ids are 0 to 291"),
         (tokenizer(("sign * numbers[at]", "sign")), "keep the counts right"),
+        (tokenizer(("min(tied, key=lambda pair: [*map(self.entries.index, pair)])", "tied[-1]")), "the smaller ids"),
         (tokenizer((", reverse=True", "")), "the longest special text first"),
         (tokenizer(('errors="replace"', "")), "UnicodeDecodeError"),
         (tokenizer(('errors="replace"', 'errors="ignore"')), "errors='replace'"),
