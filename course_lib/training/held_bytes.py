@@ -12,14 +12,23 @@ class HeldBytes:
 
     def __init__(self) -> None:
         self.most = 0
-        # a StorageWeakRef, which has no types, and the size of each tensor
-        self._living = list[tuple[Any, int]]()
+        self._living = dict[Any, int]()  # the bytes of each storage, of which tensors may be views
 
     def see(self, tensor: Tensor) -> None:
         """Count a tensor until its storage is freed. As a hook of a tensor it sees the gradient."""
-        self._living = [(storage, size) for storage, size in self._living if not storage.expired()]
-        self._living.append((StorageWeakRef(tensor.untyped_storage()), tensor.nbytes))  # type: ignore[no-untyped-call]
-        self.most = max(self.most, sum(size for _, size in self._living))
+        self._living = {storage: size for storage, size in self._living.items() if not storage.expired()}
+        storage = tensor.untyped_storage()
+        self._living[StorageWeakRef(storage)] = storage.nbytes()  # type: ignore[no-untyped-call]
+        self.most = max(self.most, sum(self._living.values()))
+
+    def arguments(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function, whose first argument is counted."""
+
+        def watched(tensor: Tensor, *more: Any, **named: Any) -> Any:
+            self.see(tensor)
+            return function(tensor, *more, **named)
+
+        return watched
 
     def results(self, function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """Return the function, whose results are counted."""

@@ -35,12 +35,12 @@ def definitions() -> dict[str, Any]:
 def rows(names: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Train, and yield a row for each run."""
     tests, both = names["tests"], {"AdamW": names["AdamW"], "Muon": names["Muon"]}
-    for kind, parts in names["kinds"].items():
+    for kind in names["kinds"]:
         for optimizer in both if kind in ("GPT-2", "Llama") else ("AdamW",):
             names["AdamW"] = both[optimizer]  # `learn` looks the name up
             for rate in RATES[optimizer]:
                 for seed in SEEDS:
-                    model = names["of_kind"](parts, seed)
+                    model = names["of_kind"](kind, seed)
                     for _ in names["learn"](model, names["draw"](names["train"], STEPS, seed, BATCH), rate):
                         pass
                     with torch.no_grad():
