@@ -32,9 +32,10 @@ class Chat:
     def answer(self, messages: list[dict[str, Any]], temperature: float) -> Iterator[str]:
         """Yield the answer as it grows; messages are {"role": …, "content": …}, temperature 0 takes the likeliest.
 
-        A conversation as long as the model's positions gets one line that says so.
+        The content is a text, or a list of parts {"text": …}, as gradio keeps it. A conversation as long as the model's
+        positions gets one line that says so.
         """
-        asked = [{"role": one["role"], "content": one["content"]} for one in messages]
+        asked = [{"role": one["role"], "content": _text(one["content"])} for one in messages]
         read = self.tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_tensors="pt").input_ids
         limit = getattr(self.model.config, "max_position_embeddings", None) or read.shape[1] + LENGTH
         if read.shape[1] >= limit:
@@ -52,6 +53,10 @@ class Chat:
                 # A character may need several tokens.
                 yield self.tokenizer.decode(written, skip_special_tokens=True).rstrip("\ufffd")
                 read = torch.tensor([[token]])
+
+
+def _text(content: str | list[dict[str, Any]]) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def _open(name: str) -> tuple[Any, Any]:

@@ -26,7 +26,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_likeliest_answer_is_that_of_transformers_and_grows(folder: Path) -> None:
     chat = Chat(str(folder))
-    asked = [{"role": "user", "content": SENTENCE[:4]}, {"role": "assistant", "content": SENTENCE[4:6]}]
+    asked = [
+        {"role": "user", "content": SENTENCE[:4]},
+        {"role": "assistant", "content": [{"type": "text", "text": SENTENCE[4:6]}]},
+    ]
     growing = [*chat.answer(asked, temperature=0)]
     ids = chat.tokenizer(SENTENCE[:6], return_tensors="pt").input_ids
     whole = chat.model.generate(ids, max_new_tokens=30, do_sample=False, pad_token_id=2)[0, ids.shape[1] :]
