@@ -1,6 +1,7 @@
 """The chat of `course demo --chat`: answers as transformers gives them, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_likeliest_answer_is_that_of_transformers_and_grows(folder: Path) -> None:
     chat = Chat(str(folder))
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"role": "user", "content": SENTENCE[:4]},
         {"role": "assistant", "content": [{"type": "text", "text": SENTENCE[4:6]}]},
     ]
