@@ -198,9 +198,9 @@ def demo(
     """
     if not find_spec("gradio"):
         raise UsageError(tr("gradio is not installed; pip install 'japanese-lm-course[demo]'"))
-    os.environ |= {"GRADIO_ANALYTICS_ENABLED": "False"} | (
-        {} if chat and not Path(chat).exists() else {"HF_HUB_OFFLINE": "1"}
-    )
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    if not chat or Path(chat).exists():
+        os.environ["HF_HUB_OFFLINE"] = "1"
     from course_lib.serving import demo as page
 
     page.serve(port, chat, lambda url: print(tr("{url} (Ctrl-C ends it)", url=url), flush=True))

@@ -42,18 +42,18 @@ class Chat:
         if read.shape[1] >= limit:
             yield tr("The conversation fills the model's {limit} positions; begin a new one.", limit=limit)
         written, cache = list[int](), None
-        with self.lock, torch.inference_mode():
-            for _ in range(min(LENGTH, limit - read.shape[1])):
+        for _ in range(min(LENGTH, limit - read.shape[1])):
+            # Not around the yield: gradio may go on in another thread, which has an inference mode of its own.
+            with self.lock, torch.inference_mode():
                 found = self.model(read.to(self.model.device), past_key_values=cache, use_cache=True)
                 logits, cache = found.logits[0, -1].float(), found.past_key_values
-                chances = (logits / temperature).softmax(-1) if temperature else logits.softmax(-1)
-                token = int(chances.multinomial(1) if temperature else chances.argmax())
-                if token == self.tokenizer.eos_token_id:
-                    break
-                written.append(token)
-                # A character may need several tokens.
-                yield self.tokenizer.decode(written, skip_special_tokens=True).rstrip("\ufffd")
-                read = torch.tensor([[token]])
+                token = int((logits / temperature).softmax(-1).multinomial(1) if temperature else logits.argmax())
+            if token == self.tokenizer.eos_token_id:
+                break
+            written.append(token)
+            # A character may need several tokens.
+            yield self.tokenizer.decode(written, skip_special_tokens=True).rstrip("\ufffd")
+            read = torch.tensor([[token]])
 
 
 def _text(content: str | list[dict[str, Any]]) -> str:

@@ -22,7 +22,7 @@ class HeldBytes:
         self.most = max(self.most, sum(self._living.values()))
 
     def arguments(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, whose first argument is counted."""
+        """Return a function that does the same as `function`, and counts the tensor that it is given first."""
 
         def watched(tensor: Tensor, *more: Any, **named: Any) -> Any:
             self.see(tensor)
@@ -31,7 +31,7 @@ class HeldBytes:
         return watched
 
     def results(self, function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """Return the function, whose results are counted."""
+        """Return a function that does the same as `function`, and counts the tensor that it returns."""
 
         def watched(tensor: Tensor) -> Tensor:
             result = function(tensor)
