@@ -7,6 +7,7 @@ it first, while the others wait for its lock. One notebook also runs in an empty
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -14,6 +15,7 @@ import pytest
 from course_lib import paths
 from course_lib.workspace.chapters import CHAPTERS
 
+from tests.notebooks.claims import OF, cell
 from tests.notebooks.rules import code_cells
 from tests.words import edition
 from tests.words.edition import skip_if_behind
@@ -24,12 +26,19 @@ ALONE = "02_normalize_and_segment"  # builds four products of two chapters in se
 
 
 def run_nbval(notebook: Path, workspace: Path) -> None:
-    """Runs a notebook in a workspace. Raises AssertionError with nbval's report if an output differs from the stored one."""
-    command = [sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += ["--nbval-sanitize-with", str(SANITIZER), str(notebook)]
+    """Runs a notebook in a workspace, and its claims behind it.
+
+    Raises AssertionError with nbval's report if an output differs from the stored one or a claim does not hold.
+    """
+    content = nbformat.read(notebook, as_version=4)
+    content.cells += [cell(claims) for name, claims in OF.items() if name == notebook.stem]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment["COURSE_WORKSPACE"] = str(workspace)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, env=environment)
+    with tempfile.TemporaryDirectory() as folder:
+        nbformat.write(content, copy := Path(folder) / notebook.name)
+        command = [sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        command += ["--nbval-sanitize-with", str(SANITIZER), str(copy)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, env=environment)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
