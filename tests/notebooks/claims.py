@@ -2,6 +2,7 @@
 
 Such a model's texts and numbers differ between processors, so nbval does not compare them. These assertions hold on all
 of them. A function's arguments are variables of its notebook, as they stand at the end; `cell` makes a code cell of it.
+Entries that are printed have Japanese names in the Japanese edition, so they are taken by their order.
 """
 
 import inspect
@@ -35,10 +36,9 @@ def by_hand(
     assert costs[worst] > 0.2 and on_names[worst] > 0.5, "a head that reads the names is the one that matters"
 
     snow = codec.tokenizer.token_to_id("雪")
-    chance = {way: chances[0, snow].item() for way, chances in ways.items()}
-    assert chance["temperature 1"] < 0.083, "snow is rarer than in the world"
-    assert chance["temperature 2"] > chance["temperature 1"] > chance["temperature 0.5"]
-    assert chance["top-k, k = 3"] == chance["top-p, p = 0.8"] == 0, "what is rare and true is lost"
+    plain, cold, hot, top_k, top_p = (chances[0, snow].item() for chances in ways.values())
+    assert cold < plain < 0.083 and plain < hot, "snow is rarer than in the world"
+    assert top_k == top_p == 0, "what is rare and true is lost"
 
     facts, variety = ({t: value[i] for t, value in points.items()} for i in (0, 1))
     assert facts[0.8] > facts[1.0] > facts[1.2] and facts[1.0] > 0.6, "facts improve below temperature 1"
@@ -52,8 +52,8 @@ def zero2(
 ) -> None:  # fmt: skip
     assert len(gaps) == 20 and max(gaps) < 1e-5, "your losses are DeepSpeed's"
     assert start == 5 and 6 <= before[-1]["step"] < 20 == after[-1]["step"], "killed and resumed"
-    assert list(ladder.values()) == sorted(ladder.values(), reverse=True), "every rung is lower"
-    assert ladder["GPT-2"] - ladder["the source"] < 0.02
+    *_, gpt2, source = rungs = list(ladder.values())
+    assert rungs == sorted(rungs, reverse=True) and gpt2 - source < 0.02, "every rung is lower"
     found = table(written)
     assert found["sentences of the world"] > 0.95
     assert 0.65 < found["without contradiction"] < 0.9, "nearly right is not right"
@@ -67,9 +67,10 @@ def gptsan(losses: Any, shares: Any, loss: Any, others: Any, more: Any, seen: An
     assert max(row[1] for row in shares) > 0.1 > max(row[30] for row in shares), "the slot is read at the beginning"
     assert (others > loss.diagonal()).all(), "the true class costs least"
     assert more[1] > 0.8 * more[-1], "the wrong class costs at the beginning"
-    obeys = [verdict.genre == name for name in seen if name != "base" for verdict, _ in seen[name]]
+    _, *told = seen  # behind the base's texts
+    obeys = [verdict.genre == name for name in told for verdict, _ in seen[name]]
     assert mean(obeys) > 0.9, "it writes the genre that it is told"
-    assert mean(ok for name in clean if name != "base" for ok in clean[name]) < 0.6, "most texts break"
+    assert mean(ok for name in told for ok in clean[name]) < 0.6, "most texts break"
 
 
 def prefix(
@@ -77,16 +78,15 @@ def prefix(
     results: Any, differences: Any,
 ) -> None:  # fmt: skip
     assert abs(mean(losses[10:20]) - logged[20]) < 1e-3, "the loop's losses are DeepSpeed's"
-    for task in ("plain", "title"):
-        assert mean(answered[task, "the base"]) < 0.05 and mean(answered[task, "the prefix"]) > 0.9
-    assert mean(answered["plain", "our rows"]) > 0.9
+    plain_base, plain_prefix, title_base, title_prefix, our_rows = map(mean, answered.values())
+    assert max(plain_base, title_base) < 0.05 and min(plain_prefix, title_prefix, our_rows) > 0.9, "the tasks work"
     assert titles.count(frequent) < 10, "no title can be guessed"
     assert sum(correct) < 10 and len(correct) == 200, "sentences from outside the world are not for this base"
     assert together[1].endswith("山へ行った。") and together[1] != together[2]
-    least = min(map(mean, results["all weights"]))
-    assert all(mean(run) < least for way in ("prefix", "LoRA") for run in results[way]), "all weights are best"
-    low = {pair: low for pair, (_, low, _) in differences.items() if pair.startswith("all weights")}
-    assert len(low) == 2 and min(low.values()) > 0, f"no interval holds 0: {differences}"
+    rows, low_rank, whole = ([mean(run) for run in runs] for runs in results.values())
+    assert min(whole) > max(rows + low_rank), "all weights are best"
+    _, *lows = (low for _, low, _ in differences.values())  # behind LoRA − prefix
+    assert min(lows) > 0, f"no interval holds 0: {differences}"
 
 
 def conversion(replies: Any, right: Any, unseen: Any, measured: Any) -> None:
