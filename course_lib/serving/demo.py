@@ -28,7 +28,7 @@ from course_lib.world.check import check
 # Next tokens that are shown, and tokens of one continuation.
 SHOWN, LENGTH = 8, 80
 START = "ある町に、"
-# A sentence of a letter: the tasks `plain` and `title` both have an answer to it.
+# A sentence of a letter, for the task `plain`; `title` has learned whole texts.
 LETTER = "友だちの結衣と一緒に、水族館へ行きました。"
 # Fonts of the reader's system, so that the page loads nothing from elsewhere.
 FONT = ("system-ui", "Noto Sans CJK JP", "sans-serif")

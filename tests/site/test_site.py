@@ -110,7 +110,9 @@ def test_japanese_pages_say_which_links_lead_to_english_ones(pages: dict[str, Pa
             continue
         # An address that no page got, a character that could not be read, and Japanese words marked in Japanese.
         text = page.path.read_text(encoding="utf8")
-        assert "english://" not in text and "\ufffd" not in text and not page.tree.xpath("//span[@lang='ja']"), name
+        shown = 1 if "03_tokenizers" in name else 0  # exercise 3.7 shows what `decode` makes of half a character
+        assert "english://" not in text and text.count("\ufffd") == shown, name
+        assert not page.tree.xpath("//span[@lang='ja']"), name
         for link in page.tree.iter("a"):
             target = page.target(link.get("href", ""))
             if target and not target[0].startswith("ja/") and link.get("class") != "language-switch":
