@@ -232,6 +232,7 @@ def test_a_japanese_deck(tmp_path: Path, page: Any) -> None:
     cells, english = nbformat.read(path, as_version=4).cells, build.english(path)
     made = slides(cells, "ja", english)
     assert_nothing_is_lost(cells, made)
+    assert len(made) < 75
     original = slides(nbformat.read(PATHS[1], as_version=4).cells)
     assert sum(slide.section for slide in made) == sum(slide.section for slide in original)
     # Goals, a prediction and exercises have slides of their own; the sources are in the notes.

@@ -19,7 +19,7 @@ def tokenizers(same_text: Any, same_steps: Any) -> None:
         for judged in (same_text, same_steps)
     )
     raw = [value for values in steps.values() for value in values]
-    assert mean(text["bpe"]) < min(raw), "`bpe` is better than each model of the raw tokenizers"
+    assert max(text["bpe"]) < min(raw), "each model of `bpe` is better than each of the raw tokenizers"
     assert mean(text["unigram"]) > mean(text["bpe"]) + 0.5, "segmented Unigram needs far more"
 
 
@@ -43,7 +43,7 @@ def by_hand(
     facts, variety = ({t: value[i] for t, value in points.items()} for i in (0, 1))
     assert facts[0.8] > facts[1.0] > facts[1.2] and facts[1.0] > 0.5, "facts improve below temperature 1"
     assert variety[0.2] < variety[0.8] < variety[1.2], "variety shrinks"
-    assert nucleus[0] > facts[1.0] and nucleus[1] > variety[0.2], "top-p holds, too, and keeps variety"
+    assert nucleus[0] > facts[1.0] and nucleus[1] > variety[0.6], "top-p holds, too, and keeps more variety"
 
 
 def zero2(
@@ -90,6 +90,7 @@ def prefix(
 
 
 def conversion(replies: Any, right: Any, unseen: Any, measured: Any) -> None:
+    assert replies[None][0][0].continuation == "", "the bare model ends the complete story at once"
     assert not replies[0][1][0].continuation.endswith("ました。"), "task 0 makes the sentence plain"
     assert right > 0.9 * len(unseen), "task 1 knows the titles"
     assert measured["fp32"][1] == 0
