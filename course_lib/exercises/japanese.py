@@ -155,6 +155,8 @@ def _check_ambiguous(answer: Any) -> str | None:
     first = mecab.words(text)
     if words == first:
         return tr("MeCab chooses these words, too: hand in the other reading.")
+    if all(len(word) == 1 for word in words if word not in first):
+        return tr("this only cuts a word of MeCab's into characters: hand in other words.")
     mine, best = lattice.path(words)[-1].total, lattice.path(first)[-1].total
     if mine - best <= NEAR:
         return None

@@ -11,8 +11,9 @@ from typing import Any
 from course_lib.exercises import Chapter, Exercise, Expression
 from course_lib.language.words import mark, tr
 
-# Exercise 6: how many lengths to try, the steps of a training, its seeds, and the pairs that choose the best length.
-LENGTHS, STEPS, SEEDS, CHOOSING = 3, 200, (1, 2, 3), 50
+# Exercise 6: how many lengths to try, how many times the shortest the longest is at least, the steps of a training, its
+# seeds, and the pairs that choose the best length.
+LENGTHS, RANGE, STEPS, SEEDS, CHOOSING = 3, 4, 200, (1, 2, 3), 50
 # Exercise 7: share of exact answers that is wanted.
 POLITE = 0.9
 
@@ -169,6 +170,9 @@ def _check_length(answer: Any) -> str | None:
     chosen, tried = answer
     if (number := len(set(tried))) < LENGTHS:
         return tr("you tried {number} lengths; at least {lengths}, please.", number=number, lengths=LENGTHS)
+    if max(tried) < RANGE * min(tried):
+        return tr("you tried {tried}; the longest is to be {times} times the shortest or more.",
+                  tried=sorted(set(tried)), times=RANGE)  # fmt: skip
     if chosen not in tried:
         return tr("{chosen} is not among the lengths that you tried.", chosen=chosen)
     measured = {length: _shares(length) for length in sorted(set(tried))}

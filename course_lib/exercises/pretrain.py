@@ -181,8 +181,9 @@ def _check_texts(answer: Any) -> str | None:
         return tr(
             "the second text has {size} characters, at least {least} are wanted.", size=len(known), least=SHORTEST
         )
-    if known in _training_text():
-        return tr("the second text is copied from the training text.")
+    most = len(known) * 9 // 10
+    if any(known[at : at + most] in _training_text() for at in range(len(known) - most + 1)):
+        return tr("nine tenths of the second text or more are copied from the training text in one piece.")
     cost, guessing = _bits(known)
     limit = KNOWN if has_world() else guessing / 2
     if cost <= limit:

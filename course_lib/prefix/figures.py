@@ -1,17 +1,12 @@
 """Figures for chapter 6."""
 
-import csv
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
-
-# Measured by tests/bench/questions.py, a run a line.
-QUESTIONS = Path(__file__).with_name("questions.csv")
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
@@ -75,23 +70,4 @@ def comparison(shares: Mapping[str, Sequence[float]], differences: Mapping[str, 
     axes[1].set(xlabel=tr("difference, with its 95 % interval [points]"))
     for axis, rows in zip(axes, (shares, differences), strict=True):
         axis.set_ylim(len(rows) - 0.5, -0.5)
-    return figure
-
-
-def questions() -> Any:
-    """Plot exact answers of 100 against the steps of a prefix, a line for each base, and against the base's size."""
-    with open(QUESTIONS, encoding="utf8") as file:
-        rows = list(csv.DictReader(file))
-    points = [(int(row["parameters"]), int(row["steps"]), float(row["exact"])) for row in rows]
-    figure, axes = subplots(2, height=3.2, width=9.0)
-    labels = mark("{value:.1f} M parameters"), mark("{value:,} steps")
-    for axis, own, other, label in zip(axes, (1, 0), (0, 1), labels, strict=True):
-        for colour, key in zip(COLOURS, sorted({point[other] for point in points}), strict=False):
-            line = sorted((point[own], point[2]) for point in points if point[other] == key)
-            text = tr(label, value=key / 1e6 if other == 0 else key)
-            axis.plot(*zip(*line, strict=True), "o-", color=colour, label=text)
-        axis.set(xscale="log", ylim=(-3, 103), ylabel=tr("exact answers of 100"))
-        axis.legend(frameon=False, fontsize=9)
-    axes[0].set_xlabel(tr("steps of the prefix"))
-    axes[1].set_xlabel(tr("parameters of the base"))
     return figure

@@ -91,13 +91,13 @@ def ladder(bits: Mapping[str, float], nats_per_bit: float) -> Any:
 SIZES = mark("parameters"), mark("tokens")
 
 
-def scaling(panels: Mapping[str, Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]]) -> Any:
-    """Plot bits per character above the source, a panel for each label; a line is x, its bits and a fit of them."""
+def scaling(panels: Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]) -> Any:
+    """Plot bits per character above the source, a panel for each label: x, its bits and a fit of all but the last."""
     figure, axes = subplots(len(panels), sharey=True)
-    for axis, (label, lines) in zip(axes, panels.items(), strict=True):
-        for (name, (x, above, fitted)), colour in zip(lines.items(), COLOURS, strict=False):
-            axis.plot(x, above, "o", color=colour, label=name)
-            axis.plot(x, fitted(np.asarray(x)), "--", color=colour)
+    for axis, (label, (x, above, fitted)) in zip(axes, panels.items(), strict=True):
+        axis.plot(x[:-1], above[:-1], "o", color=COLOURS[0], label=tr("fitted runs"))
+        axis.plot(x[-1:], above[-1:], "o", color=COLOURS[1], label=tr("the last run"))
+        axis.plot(x, fitted(x), "--", color=COLOURS[0])
         axis.set(xlabel=tr(label), xscale="log", yscale="log")
         axis.set_xticks([3e4, 1e5, 3e5, 1e6], ["30k", "100k", "300k", "1M"])
         axis.legend(frameon=False, fontsize=9)

@@ -3,9 +3,10 @@
     python -m tests.bench.scaling -o FOLDER [--widths 16 32] [--steps 125 250] [--rates 4e-3 8e-3] [--seed 1024]
 
 Each run has a schedule of its own, one process and one thread. Of the learning rates, the one with the lowest loss on
-the validation documents counts; what is printed are the bits of 600 other documents. Prints one line of CSV a run; those
-of a whole run are kept in course_lib/pretrain/scaling.csv. A rate is that of width 128; others get it times the root of
-128 over the width. The initial weights are drawn with 1 over the root of the width.
+the validation documents counts; what is printed are the bits of 600 other documents. Prints one line of CSV a run.
+course_lib/pretrain/scaling.csv has those of seeds 1024 and 1025, each width for 1,000 steps and width 128 for fewer. A
+rate is that of width 128; others get it times the root of 128 over the width. The initial weights are drawn with 1 over
+the root of the width.
 """
 
 import argparse

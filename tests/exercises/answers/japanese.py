@@ -98,6 +98,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
     5: [
         ("くる まで 待つ", "of your own"),
         ("きょう は いしゃ に いく", "other reading"),
+        ("や ま", "into characters"),
         ("きょう はい しゃ に いく", "more are wanted"),
         ("今日中 に 行く", "candidates"),
         ("", "characters"),

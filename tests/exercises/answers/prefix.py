@@ -141,6 +141,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
     6: [
         (5, "The task: choose the shortest length"),
         ((8, [8, 20, 20]), "at least 3"),
+        ((20, [20, 21, 22]), "4 times the shortest"),
         ((4, [1, 8, 20]), "not among the lengths"),
         ((4, [1, 4, 8]), "the interval excludes 0"),
         ((40, [1, 20, 40]), "20 positions are shorter"),

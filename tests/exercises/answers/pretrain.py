@@ -158,6 +158,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         ((STRANGE, "今日は雨だった。"), "at least 60"),
         ((STRANGE, "夜" * 60), "at most 1.00"),
         ((STRANGE, "昼" * 60), "copied"),
+        ((STRANGE, "今" + "昼" * 68 + "夜"), "copied"),
     ],
     6: [
         (flawed("silent"), "early returns a function"),
