@@ -6,7 +6,7 @@ heading is a sentence of its own.
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 OPEN, CLOSE = "「『（(［[【〈《“", "」』）)］]】〉》”"
 PARTNER = dict(zip(CLOSE, OPEN, strict=True))
@@ -30,26 +30,46 @@ GOES_ON_AFTER_MARK = re.compile(
     r"と(?:[言思聞叫書答問尋感考呼怒笑い、]|は|も)|って|などと?|なんて|[、，,…）」』)]|という|の声"
     r"|[ぐく]らい[のにで、しは]|みたいな|ような|ように"
 )
-# The 。 belongs to a name: モーニング娘。のコンサート.
-NAME_AFTER_STOP = re.compile(r"を|の[ァ-ヺ一-龠]")
+# A mark outside brackets may be the last letter of a name: アイカツ！が流行, モーニング娘。に加入. The text on both sides
+# decides. Before the mark: a letter that is not hiragana, with which most sentences end.
+NAME_END = re.compile(r"[^\W\d_ぁ-ゟー]ー*$")
+# Particles, but not the beginnings of もう少し (も少し), もう一度 (も一度) and から揚げ.
+PARTICLE = r"(?:[がはのにでとへや]|も(?!少し|一度|一つ)|から(?!揚)|まで|には|(?:[でとへ]|から|まで)の)"
+# After the mark: a particle and then no hiragana, because はやく, がっかり and のんびり begin like particles. Before a
+# comma, が, で, と and や are more often conjunctions or interjections. Group 1: no sentence begins like this, whatever
+# is before the mark; を and hiragana begin words in old spelling (をかしい).
+AFTER_NAME = re.compile(
+    rf"(を[^ぁ-ゟ]|の[ァ-ヺ一-龠])|を|など|{PARTICLE}[「『A-Za-z\dァ-ヺ一-鿿]|(?:[はのにもへ]|から|まで)[、，,]"
+)
+AFTER_NAME_BEGINS = "をがはのにでとへやもかまな"
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
 # After these polite forms, ．．． ends the sentence; after other words (えーと．．．), the sentence may continue.
 POLITE_END = re.compile(r"(?:です|ます|でした|ました|ません|でしょう|ましょう|ください|下さい)[ねよか]?$")
+# A quotation in "…". Its first " becomes ‟ while a line is split: only a " that closes a quotation belongs to the mark
+# before it.
+STRAIGHT_QUOTE = re.compile(r'"([^"]*")')
 JAPANESE = re.compile(r"[ぁ-んァ-ヺー一-龠々〆]")
 NOT_SPACE = re.compile(r"\S")
 BULLET = re.compile(r"[\s・●○■□◆◇▲△▼▽※★☆*•\-–—\d(（①-⑳<＜>＞|｜]")
 # Characters; a 「 that remains open longer than this is treated as a mistake.
 LONGEST_QUOTE = 400
-# A line that ends like this is not a complete sentence and continues on the next line.
-UNFINISHED = re.compile(r"[、，,をはがのに]$")
+# A line that ends like this is not a complete sentence and continues on the next line, if it is not a heading.
+UNFINISHED = tuple("、，,をはがのに")
+# A heading that ends like an unfinished line (はじめに, 君の名は): at most ten characters, none of them punctuation. The
+# number before it does not count: 1. はじめに, 第2章 旅のはじめに, （三）はじめに.
+HEADING = re.compile(
+    r"[\s●○■□◆◇▲△▼▽※★☆]*(?:[(（]?第?(?:\d+|[Ⅰ-ⅿ①-⑳IVX]+|[一二三四五六七八九十]+|[A-Za-z])[章節部]?[)）.．、:：\s]+)?"
+    rf"[^、。，．,.！？!?…‥:：;；{re.escape(OPEN + CLOSE)}]{{1,9}}[はのに]"
+)
 
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences in a text of one or more lines, without surrounding whitespace; no sentence is empty.
 
-    Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle.
+    Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle. But
+    a paragraph's first line that is short, has no punctuation and ends with は, の or に is a heading and stays alone.
     Except for whitespace, joining the sentences restores the text.
     """
     if "\n" not in text:
@@ -63,6 +83,7 @@ def _paragraphs(text: str) -> list[str]:
     # For the last paragraph: number of characters, of open 「 and of open 『.
     length = single = double = 0
     open_before = False
+    after_empty = True
     for line in text.split("\n"):
         line = line.strip()
         if open_before and line and not BULLET.match(line):
@@ -75,17 +96,30 @@ def _paragraphs(text: str) -> list[str]:
         single += line.count("「") - line.count("」")
         double += line.count("『") - line.count("』")
         unclosed = length < LONGEST_QUOTE and (single > 0 or double > 0)
-        open_before = bool(line) and (unclosed or UNFINISHED.search(line) is not None)
+        open_before = bool(line) and (unclosed or _is_unfinished(line, after_empty))
+        after_empty = not line
     return ["".join(parts) for parts in paragraphs]
+
+
+def _is_unfinished(line: str, first: bool) -> bool:
+    """Return whether a line continues on the next one; `first` says that no line of its paragraph is before it."""
+    return line.endswith(UNFINISHED) and not (first and HEADING.fullmatch(line))
 
 
 def _split(line: str) -> list[str]:
     sentences: list[str] = []
+    text = STRAIGHT_QUOTE.sub(r"‟\1", line) if '"' in line else line
     start = _skip_space(line, 0)
     inside = _enclosed(line) if BRACKET.search(line) else []
-    for candidate in CANDIDATE.finditer(line):
+    run_end = 0
+    for candidate in CANDIDATE.finditer(text):
         end = candidate.end()
-        if (inside and _is_enclosed(line, start, candidate, inside)) or not _ends_here(line, candidate):
+        if inside:
+            if _is_enclosed(line, start, candidate, inside):
+                continue
+            if run_end < end and candidate["closing"]:
+                run_end = _run_end(line, end, inside)
+        if not _ends_here(text, candidate, run_end):
             continue
         if sentence := line[start:end].strip():
             sentences.append(sentence)
@@ -135,28 +169,50 @@ def _enclosed(line: str) -> list[tuple[int, int]]:
     return pairs
 
 
+def _run_end(line: str, at: int, inside: list[tuple[int, int]]) -> int:
+    """Return where the quotations and remarks in round brackets end that follow each other directly from `at`."""
+    pair = bisect_left(inside, (at, -1))
+    while pair < len(inside) and inside[pair][0] == at and line[at] in "「『“（(":
+        at = inside[pair][1] + 1
+        pair += 1
+    return at
+
+
 def _innermost(waiting: list[tuple[str, int]], kind: str) -> int | None:
     return next((i for i in range(len(waiting) - 1, max(-1, len(waiting) - 17), -1) if waiting[i][0] == kind), None)
 
 
-def _ends_here(line: str, candidate: re.Match[str]) -> bool:
-    """Return whether the sentence ends at the candidate, which must be outside brackets."""
+def _ends_here(line: str, candidate: re.Match[str], run_end: int) -> bool:
+    """Return whether the sentence ends at the candidate, which must be outside brackets.
+
+    If the candidate closes a quotation, `run_end` is the end of the run of quotations that it belongs to.
+    """
     mark, at, end = candidate["mark"], candidate.start(), candidate.end()
     if end == len(line):
         return True
     if len(mark) > 2 and mark[0] in ".．":
         return _ellipsis_ends(line, candidate)
     if candidate["closing"]:
-        return not GOES_ON_AFTER_QUOTE.match(line, end)
-    if mark[-1] == "。":
-        return not NAME_AFTER_STOP.match(line, end)
-    before, after = line[max(0, at - 8) : at], line[end : end + 8]
+        # In 「はい。」「はい。」と言う, the end of the run decides for each quotation in it.
+        goes_on = GOES_ON_AFTER_MARK if run_end > end and line[run_end - 1] in "）)" else GOES_ON_AFTER_QUOTE
+        return not goes_on.match(line, max(end, run_end))
     if mark[-1] in ".．":
-        return _period_ends(before, after)
-    # A mark inside a name: Yahoo!ニュース.
-    if before[-1:].isascii() and before[-1:].isalnum() and not after[0].isspace():
+        return _period_ends(line[max(0, at - 8) : at], line[end : end + 8])
+    if line[end] in AFTER_NAME_BEGINS and _ends_name(line, at, end):
         return False
-    return not GOES_ON_AFTER_MARK.match(after)
+    if mark[-1] == "。":
+        return True
+    # A mark inside a name: Yahoo!ニュース.
+    before = line[max(0, at - 1) : at]
+    if before.isascii() and before.isalnum() and not line[end].isspace():
+        return False
+    return not GOES_ON_AFTER_MARK.match(line, end)
+
+
+def _ends_name(line: str, at: int, end: int) -> bool:
+    """Return whether the mark in line[at:end] is the last letter of a name in the middle of a sentence."""
+    particle = AFTER_NAME.match(line, end)
+    return particle is not None and (bool(particle[1]) or NAME_END.search(line, max(0, at - 8), at) is not None)
 
 
 def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
@@ -187,4 +243,4 @@ def _period_ends(before: str, after: str) -> bool:
         # Normalization has removed the space between an English sentence and a Japanese one.
         return not before[-1:].isdigit() and JAPANESE.match(after) is not None
     following = after.lstrip()[:1]
-    return following.isupper() or JAPANESE.match(following) is not None or following in OPEN + '"'
+    return following.isupper() or JAPANESE.match(following) is not None or following in OPEN + '"‟'
