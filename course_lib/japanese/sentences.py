@@ -30,8 +30,8 @@ GOES_ON_AFTER_MARK = re.compile(
     r"と(?:[言思聞叫書答問尋感考呼怒笑い、]|は|も)|って|などと?|なんて|[、，,…）」』)]|という|の声"
     r"|[ぐく]らい[のにで、しは]|みたいな|ような|ように"
 )
-# A mark outside brackets may be the last letter of a name: アイカツ！が流行, モーニング娘。に加入. The text on both sides
-# decides. Before the mark: a letter that is not hiragana, with which most sentences end.
+# A mark outside brackets may be the last letter of a name: アイカツ！が流行, モーニング娘。に加入. The text on both
+# sides decides. Before the mark: a letter that is not hiragana, with which most sentences end.
 NAME_END = re.compile(r"[^\W\d_ぁ-ゟー]ー*$")
 # Particles, but not the beginnings of もう少し (も少し), もう一度 (も一度) and から揚げ.
 PARTICLE = r"(?:[がはのにでとへや]|も(?!少し|一度|一つ)|から(?!揚)|まで|には|(?:[でとへ]|から|まで)の)"
@@ -57,8 +57,8 @@ BULLET = re.compile(r"[\s・●○■□◆◇▲△▼▽※★☆*•\-–—\
 LONGEST_QUOTE = 400
 # A line that ends like this is not a complete sentence and continues on the next line, if it is not a heading.
 UNFINISHED = tuple("、，,をはがのに")
-# A heading that ends like an unfinished line (はじめに, 君の名は): at most ten characters, none of them punctuation. The
-# number before it does not count: 1. はじめに, 第2章 旅のはじめに, （三）はじめに.
+# A heading that ends like an unfinished line (はじめに, 君の名は): at most ten characters, none of them punctuation.
+# The number before it does not count: 1. はじめに, 第2章 旅のはじめに, （三）はじめに.
 HEADING = re.compile(
     r"[\s●○■□◆◇▲△▼▽※★☆]*(?:[(（]?第?(?:\d+|[Ⅰ-ⅿ①-⑳IVX]+|[一二三四五六七八九十]+|[A-Za-z])[章節部]?[)）.．、:：\s]+)?"
     rf"[^、。，．,.！？!?…‥:：;；{re.escape(OPEN + CLOSE)}]{{1,9}}[はのに]"
@@ -68,8 +68,8 @@ HEADING = re.compile(
 def split_sentences(text: str) -> list[str]:
     """Return the sentences in a text of one or more lines, without surrounding whitespace; no sentence is empty.
 
-    Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle. But
-    a paragraph's first line that is short, has no punctuation and ends with は, の or に is a heading and stays alone.
+    Two lines are joined if the first clearly continues: it has an open 「 or 『, or ends with a comma or a particle.
+    But a paragraph's first line that is short, has no punctuation and ends with は, の or に is a heading of its own.
     Except for whitespace, joining the sentences restores the text.
     """
     if "\n" not in text:

@@ -5,6 +5,8 @@ from course_lib.corpus.config import FilterConfig
 from course_lib.corpus.filters import FILTERS, first_failure, is_prose, measures
 from course_lib.settings import config
 
+from tests.corpus.topics import FRAMES, PROSE
+
 DIARY = (
     "日曜の朝、近所の川まで散歩に出かけた。土手の草はもう刈られていて、乾いた匂いがした。\n"
     "橋の下で、釣りをしている親子に会った。「釣れますか」と聞くと、父親は笑って首を横に振った。\n"
@@ -79,7 +81,56 @@ def test_one_wrongly_decoded_line_in_a_page_is_enough(written: str, read: str) -
         ("Copyright (C) 2014 すべての権利を留保します。", False),
         ("羽毛布団 激安 通販 送料無料", False),
         ("", False),
+        # Full stops of other widths, and what is none.
+        ("深層学習を用いた画像認識手法を提案する．", True),
+        ("提案手法､計算量約三割削減｡", True),
+        ("実験結果，認識精度向上（図１）．", True),
+        ("実験結果，認識精度の向上を確認した[3].", True),
+        ("ﾃﾞｰﾀ量ﾊ三割減ｼﾀ｡次ﾆ精度ﾃﾞｱﾙ", True),
+        ("実験結果, 認識精度の大幅な向上を確認した. 計算量増大", True),
+        ("発売日 2014.1.5 定価 1.5万円 第3.2版", False),
+        ("２０１４．１．５　２０１４．１．６", False),
+        ("www.example.com 会社案内.pdf", False),
+        ("ホーム.商品一覧.会社概要.採用情報", False),
+        ("1.会社概要 2.商品一覧 3.採用情報", False),
+        ("１．会社概要　２．商品一覧　３．採用情報", False),
+        ("製品を見る. 採用情報. 会社概要", False),
+        ("ﾟ*｡人気順位｡*ﾟ", False),
+        # These words always count, however long the sentence.
+        ("本文や写真を許可なくほかの場所に載せることは禁止し、無断転載を見つけた場合は連絡します。", False),
+        ("表示が崩れる場合は、ブラウザの設定でJavaScriptを有効にしてからもう一度読み込みましょう。", False),
+        ("この記事へのトラックバックは、内容を確認したうえで管理人が承認したものだけを表示しています。", False),
+        # The others yield to a full sentence that does not speak to visitors.
+        ("パスワードは十二文字以上にして、ほかのサービスと同じものを使わないようにしましょう。", True),
+        ("パスワードは十二文字以上に", False),
+        ("パスワードを変える。", False),
+        ("長いパスワードは，紙に書いて引き出しにしまうより管理ソフトに任せるほうがよい．", True),
+        (
+            "当サイトでは、利便性向上のためにクッキーを使用しています。閲覧を続けると、クッキーの使用に同意したものとみなされます。",
+            False,
+        ),
+        ("会員登録や配送についての詳しい説明、サイズの選び方、返品の手順などはこちら。", False),
+        ("利用規約｜会員登録｜サイトマップ｜お問い合わせ｜パスワードの再設定をするページへ。", False),
     ],
 )
 def test_prose_lines(line: str, prose: bool) -> None:
     assert is_prose(line) is prose
+
+
+def test_topics_of_page_frames_are_left_to_prose() -> None:
+    assert [line for line in PROSE if not is_prose(line)] == []
+    # No word tells the other ten apart, such as 会員登録をした方だけに、毎週お得な情報をお届けします。
+    assert sum(map(is_prose, FRAMES)) <= 10
+
+
+PAPER = (
+    "本研究では、深層学習を用いた画像認識手法を提案する。\n提案手法は、畳込み層の重み行列を近似し、計算量を約三割削減した。\n"
+    "評価実験では、公開データセット三種を用い、従来手法と認識精度を比較した。"
+)
+
+
+@pytest.mark.parametrize("marks", ["、。", "，．", "､｡", "，。"])
+def test_papers_with_marks_of_any_width_stay(marks: str) -> None:
+    text = PAPER.translate(str.maketrans("、。", marks))
+    assert first_failure(text, FilterConfig()) is None
+    assert measures(text)["boilerplate"] == 1
