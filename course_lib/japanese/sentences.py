@@ -36,8 +36,8 @@ NAME_END = re.compile(r"[^\W\d_ぁ-ゟー]ー*$")
 # Particles, but not the beginnings of もう少し (も少し), もう一度 (も一度) and から揚げ.
 PARTICLE = r"(?:[がはのにでとへや]|も(?!少し|一度|一つ)|から(?!揚)|まで|には|(?:[でとへ]|から|まで)の)"
 # After the mark: a comma, or a particle and then no hiragana, because はやく and がっかり begin like particles. Before
-# a comma, が, で, と and や are more often conjunctions or interjections. Group 1: no sentence begins like this, whatever
-# is before the mark; を and hiragana begin words in old spelling (をかしい).
+# a comma, が, で, と and や are more often conjunctions or interjections. Group 1: no sentence begins like this,
+# whatever is before the mark; を and hiragana begin words in old spelling (をかしい).
 AFTER_NAME = re.compile(
     rf"(を[^ぁ-ゟ]|の[ァ-ヺ一-龠]|のよう[なに])|を|など|、|{PARTICLE}[「『A-Za-z\dァ-ヺ一-鿿]|(?:[はのにもへ]|から|まで)[、，,]"
 )
