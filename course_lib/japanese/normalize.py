@@ -17,8 +17,8 @@ notice 外来語の表記 (1991) use ー only there. In this module, the charact
 * Two or more of ― — ─ are a punctuation dash and become ―― everywhere (だが――それ).
 * A wave next to a number (10〜20人) or after a slash becomes ~. So does a wave between two words that is not after a
   kana (東京〜大阪, A〜Z), and a wave between two names in katakana (パリ〜ニース).
-* Any other wave between two kana lengthens a vowel and becomes ー (すご〜〜い → すごーい, ラ〜メン → ラーメン), unless the
-  kana before it begin with a wave that stands for left-out words (〜から〜まで).
+* Any other wave between two kana lengthens a vowel and becomes ー (すご〜〜い → すごーい, ラ〜メン → ラーメン), but not
+  behind a few kana that follow a wave for left-out words (〜から〜まで).
 * Every other wave is deleted (〜だった〜, 最高〜！).
 
 Other signs that neologdn changes: ⁻ and ₋ are no hyphens (10⁻²⁷, xₙ₋₁), ¥ and ￥ are both the yen sign ¥, ‘ becomes '
@@ -60,7 +60,7 @@ JAPANESE = (
 MARKS = "\u0300-\u036f\u20d0-\u20ff\ufe00-\ufe0f\U000e0100-\U000e01ef"
 # The characters that neologdn treats as ー and as 〜, and the signs that it damages.
 DASHES, WAVES, DAMAGED = "﹣－—―─━", "~〜～∼∾〰", "⁻₋¥￥‘"
-# The dashes that are left when spaces are removed become ー. The pattern begins with a literal, which `re` finds quickly.
+# The dashes that are left when spaces are removed become ー. The pattern begins with a literal, which is found quickly.
 SPACE = re.compile(f" (?:(?=[{JAPANESE}])|(?<=[{JAPANESE}{DASHES}] )|(?<=[{JAPANESE}][{MARKS}] ))")
 # This pattern begins with a character class, which `re` finds quickly.
 SIGN = re.compile(f"[{DASHES}{WAVES}{DAMAGED}]")
@@ -80,8 +80,8 @@ NUMBER = re.compile(r"[-+±]?\d")
 ONE_KANA = re.compile(f"[{KANA}]")
 # A wave in place of left-out words, and the kana behind it, of which there are few: 〜から, 〜ても.
 LEFT_OUT = re.compile(f"(?<![{KANA}{WAVES}])[{WAVES}]+[{KANA}]{{1,8}}$")
-# A mark of voiced or semi-voiced sound, behind a kana or not. neologdn leaves half-width marks of those that it does not
-# compose: ﾞ for ゛.
+# A mark of voiced or semi-voiced sound, behind a kana or not. neologdn turns ゛ into ﾞ and leaves those that it does not
+# compose.
 VOICED = re.compile("[ぁ-ヿ]?[\u3099\u309aﾞﾟ]")
 COMBINING = {"ﾞ": "\u3099", "ﾟ": "\u309a"}
 SPACING = {"ﾞ": "゛", "ﾟ": "゜"}
