@@ -3,8 +3,9 @@
 Chapters exchange documents in this format. Files are read in batches of lines, so that memory use does not grow with
 the file size and a batch is worth sending to a worker process.
 
-Lines of a .jsonl file end with \n, or \r\n (jsonlines.org), those of a .txt file also with \r alone. A text itself may
-contain other line breaks, such as U+2028; `with_newlines` replaces all of them.
+Lines of a .jsonl file end with \\n or \\r\\n (jsonlines.org), those of a .txt file also with \\r alone. A text itself
+may contain other line breaks, such as U+2028: `with_newlines` replaces them, and `str.splitlines` splits at them. Bytes
+of a .jsonl file are never split so.
 """
 
 import io
