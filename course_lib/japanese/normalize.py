@@ -78,8 +78,8 @@ BEFORE_NAME = re.compile("[アイウエオ-ヂツ-モヤユヨ-ロワ-ヴ][ァ-�
 PHRASE_END = re.compile(f" +[{JAPANESE}]")
 NUMBER = re.compile(r"[-+±]?\d")
 ONE_KANA = re.compile(f"[{KANA}]")
-# A wave in place of left-out words, and the kana behind it, of which there are few: 〜から, 〜ても.
-LEFT_OUT = re.compile(f"(?<![{KANA}{WAVES}])[{WAVES}]+[{KANA}]{{1,8}}$")
+# A wave in place of left-out words, behind none, and the few kana that follow it: 〜から, 「〜ても.
+LEFT_OUT = re.compile(rf"(?<![\w{KANA}{WAVES}])[{WAVES}]+[{KANA}]{{1,8}}$")
 # A mark of voiced or semi-voiced sound, behind a kana or not. neologdn turns ゛ into ﾞ and leaves those that it does not
 # compose.
 VOICED = re.compile("[ぁ-ヿ]?[\u3099\u309aﾞﾟ]")
