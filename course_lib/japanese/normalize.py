@@ -6,7 +6,7 @@ damages, and ▁, which sentencepiece reserves for itself. The result is not NFK
 
 A space is removed if the character before or behind it is Japanese (日本 Python 会 → 日本Python会): kana, kanji, or the
 punctuation of both. Letters, digits and signs of other scripts, full-width ones included, keep the spaces between them
-(Café de Paris, 5 × 3, Ａ Ｂ → A B). neologdn's rule, every character outside ASCII, is meant for Japanese text only.
+(Café de Paris, 5 × 3, Ａ Ｂ → A B). neologdn removes a space behind any character outside ASCII.
 
 neologdn's rules (github.com/neologd/mecab-ipadic-neologd/wiki/Regexp.ja) turn every dash, such as － and ―, into the
 long-vowel mark ー, and delete every 〜. But a vowel can be lengthened only after a kana: JIS X 4051 and the Cabinet
