@@ -2,18 +2,26 @@
 
 Chapters exchange documents in this format. Files are read in batches of lines, so that memory use does not grow with
 the file size and a batch is worth sending to a worker process.
+
+Lines of a .jsonl file end with \\n or \\r\\n (jsonlines.org), those of a .txt file also with \\r alone. A text itself
+may contain other line breaks, such as U+2028: `with_newlines` replaces them, and `str.splitlines` splits at them. Bytes
+of a .jsonl file are never split so.
 """
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from course_lib.errors import CourseError
-from course_lib.files import human_size, inner_suffix, open_binary
+from course_lib.files import CHUNK, human_size, inner_suffix, open_binary
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # approximate batch size [bytes]
 BATCH = 1 << 20
@@ -25,6 +33,12 @@ PLACES = 64
 # A line longer than this [bytes] is an error, because its words and ids use up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
 KANA = re.compile("[ぁ-んァ-ヶ]")
+# The line breaks in a text other than \n, as in `str.splitlines`: those of the Unicode Standard (section 5.8, newline
+# functions), and file, group and record separator (U+001C to U+001E). The pattern begins with a character class, which
+# `re` finds quickly.
+LINE_BREAK = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029](?:(?<=\r)\n)?")
+# A \r that ends a line alone.
+RETURN = re.compile(rb"\r(?!\n)")
 # byte order marks
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -43,6 +57,36 @@ class LineBatch:
         return enumerate(self.lines, self.first)
 
 
+def with_newlines(text: str) -> str:
+    """Return a text with \\n for each of its line breaks."""
+    return LINE_BREAK.sub("\n", text)
+
+
+class _Returns(io.RawIOBase):
+    """The content of a plain-text file with \\n for each \\r that is not part of \\r\\n."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer).cast("B")
+        content = self._file.read1(len(view))
+        size = len(content)
+        # Whether a \r at the end is alone depends on the next byte.
+        if content.endswith(b"\r"):
+            content += self._file.peek(1)[:1]
+        view[:size] = RETURN.sub(b"\n", content)[:size]
+        return size
+
+
+def lines_of_text(file: Any) -> io.BufferedReader:
+    """Return a reader for a plain-text file, given as a buffered reader, whose lines all end with \\n or \\r\\n."""
+    return io.BufferedReader(_Returns(file), CHUNK)
+
+
 def path_list(paths: Path | Sequence[Path]) -> list[Path]:
     """Return one path or several as a list."""
     return [paths] if isinstance(paths, Path) else list(paths)
@@ -58,7 +102,8 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[LineBatch]:
     lines = list[bytes]()
     first, count, held = 1, 0, 0
     with open_binary(path) as file:
-        while line := file.readline(LONGEST_LINE + 1):
+        reader = lines_of_text(file) if plain else file
+        while line := reader.readline(LONGEST_LINE + 1):
             count += 1
             if len(line) > LONGEST_LINE:
                 raise CourseError(f"{path}, line {count}: longer than {human_size(LONGEST_LINE)}")

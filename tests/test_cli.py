@@ -136,6 +136,10 @@ def test_prompts_from_standard_input_and_limits(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨\n".encode())))
     verb(["風", "-", "--times", "2"], standalone_mode=False)
     assert capsys.readouterr().out == "風 雨 風 雨\n"
+    # A line break of another system at the end is none of the prompt, either.
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨\r\n".encode())))
+    verb(["風", "-"], standalone_mode=False)
+    assert capsys.readouterr().out == "風 雨\n"
     with pytest.raises(CourseError, match="bad"):
         verb(["雪", "--json"], standalone_mode=False)
     assert json.loads(capsys.readouterr().out) == ["雪"]

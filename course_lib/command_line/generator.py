@@ -162,8 +162,10 @@ def _text_product(value: str) -> Path:
 def _standard_input(values: dict[str, Any]) -> Iterator[None]:
     """Replace "-" among `prompts` and `sources` by standard input: its text, or a file with a copy of it."""
     if "-" in values.get("prompts", ()):
+        from course_lib.documents import with_newlines
+
         try:
-            text = sys.stdin.buffer.read().decode("utf8").rstrip("\n")
+            text = with_newlines(sys.stdin.buffer.read().decode("utf8")).rstrip("\n")
         except UnicodeDecodeError:
             raise CourseError("standard input: not UTF-8") from None
         values["prompts"] = [text if prompt == "-" else prompt for prompt in values["prompts"]]

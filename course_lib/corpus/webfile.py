@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from course_lib.documents import encoding_hint
+from course_lib.documents import encoding_hint, lines_of_text
 from course_lib.errors import CourseError
 from course_lib.files import CHUNK, OPENERS, require_file
 
@@ -42,7 +42,7 @@ def read_web(path: Path, max_line: int, max_document: int, first: int = 1, size:
     held = position = 0
     with open(require_file(path), "rb") as raw:
         stream = OPENERS[path.suffix](raw) if path.suffix in OPENERS else raw
-        lines = _lines(stream, max_line, counts)
+        lines = _lines(lines_of_text(stream), max_line, counts)
         for document in chain(_documents(lines, max_document, counts), (None,)):
             if document is not None:
                 documents.append(document)

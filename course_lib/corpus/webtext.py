@@ -28,14 +28,13 @@ from course_lib.corpus.mask import mask_personal
 from course_lib.corpus.repeats import Flags, near_repeats, repeats
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
-from course_lib.documents import path_list
+from course_lib.documents import path_list, with_newlines
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 
-LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # Kind of mask → its name in the report.
 MASKED = {
     "phone": mark("phone numbers masked"),
@@ -244,7 +243,7 @@ def _clean_lines(raw: bytes) -> tuple[list[str], int]:
     """Return the non-empty lines of a document without control characters, and the number of those not in UTF-8."""
     lines = [raw] if is_utf8(raw) else raw.split(b"\n")
     good = list(filter(is_utf8, lines))
-    text = CONTROL.sub("", LINE_BREAK.sub("\n", b"\n".join(good).decode()))
+    text = CONTROL.sub("", with_newlines(b"\n".join(good).decode()))
     return list(filter(None, map(str.strip, text.split("\n")))), len(lines) - len(good)
 
 

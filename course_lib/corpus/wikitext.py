@@ -246,7 +246,7 @@ def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
     waiting: list[tuple[int, str]] = []
     # Level of the heading whose section is being dropped; 7 if there is none.
     dropped = 7
-    for line in map(str.strip, text.split("\n")):
+    for line in map(str.strip, text.splitlines()):
         if not line:
             continue
         if line[0] == "=" and (heading := _heading(line)):

@@ -5,7 +5,6 @@ corpus.
 """
 
 import dataclasses
-import io
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache, partial
@@ -90,7 +89,7 @@ def _encode_group(tokenizer: Path, context: int, group: tuple[list[Document], in
         (x, y, -1 if label is None else label, number)
         for number, label, text in documents
         if text.strip()
-        for x, y in pack(io.StringIO(text, newline=None), *_loaded(tokenizer), context)
+        for x, y in pack(text.splitlines(), *_loaded(tokenizer), context)
     ]
     columns = zip(*rows, strict=True) if rows else ([np.empty((0, context))] * 2 + [np.empty(0)] * 2)
     return {name: np.array(values, np.int32) for name, values in zip(ARRAYS, columns, strict=True)}, size

@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from course_lib.checkpoints import compute, model_folder
+from course_lib.documents import with_newlines
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.byte_tokens import RECENT, ByteTokens
 from course_lib.generation.character_mask import CharacterMask
@@ -87,10 +88,10 @@ class GPTSANGenerator:
 
     def prompt(self, context: str, prefix: str = "") -> Prompt:
         """Encode a prompt: SOT (start of text), prefix, SEG (segmenter), context."""
-        read, written = [self.marks.sot, *self.encoding.encode_text(prefix), self.marks.seg], list[int]()
+        read, written = [self.marks.sot, *self.encoding.encode_text(with_newlines(prefix)), self.marks.seg], list[int]()
         num_input = len(read) - 1
         # As in training, a run does not extend beyond its line.
-        for line in context.splitlines(keepends=True):
+        for line in with_newlines(context).splitlines(keepends=True):
             inputs, targets = decoder_part(self.encoding.encode_text(line, clean=True), self.marks)
             read, written = read + inputs, written + targets
         return Prompt(read, written, num_input)

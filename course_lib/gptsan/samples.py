@@ -59,7 +59,7 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
 def encoded(texts: Iterable[str], label: int, encoding: SubwordEncoding, context: int) -> list[dict[str, Array]]:
     """Encode texts in memory as examples of one class, as `Examples` yields them; `context` is in tokens."""
     marks = Marks.of(encoding)
-    rows = [row for text in texts for row in pack(text.splitlines(keepends=True), encoding, marks, context)]
+    rows = [row for text in texts for row in pack(text.splitlines(), encoding, marks, context)]
     return [{"x": np.array(x), "y": np.array(y), "i": np.array(label)} for x, y in rows]
 
 

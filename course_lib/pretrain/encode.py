@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer, pre_tokenizers
 
-from course_lib.documents import LineBatch, read_batches, texts
+from course_lib.documents import LineBatch, read_batches, texts, with_newlines
 from course_lib.errors import UsageError
 from course_lib.files import require_other
 from course_lib.language.words import tr
@@ -139,7 +139,7 @@ def _encode_batch(
 ) -> tuple[bytes, npt.NDArray[np.int32], int]:
     """Encode a batch of documents in a worker process; return the ids, tokens of each document, and bytes read."""
     encoder = _encoder(path)
-    prepare = encoder.codec.prepare if raw and encoder.codec else str
+    prepare = (encoder.codec.prepare if encoder.codec else with_newlines) if raw else str
     eod = np.array([encoder.eod], encoder.dtype).tobytes() if append_eod else b""
     documents = [ids + eod if (ids := encoder.encode(prepare(text))) else b"" for text in texts(batch)]
     sizes = np.array([len(ids) for ids in documents], np.int32) // encoder.dtype.itemsize

@@ -1,9 +1,10 @@
 """Codec for a model folder: raw text to token ids, and token ids to text.
 
 If the folder has the course's preparation.json, text is normalized and segmented first. Any other Hugging Face
-tokenizer receives the text unchanged. No special tokens are added: a T5 tokenizer, which rinna's models use, would
-append an end-of-text token to every prompt. If the tokenizer has the entry `<NL>`, it stands for a line break, as
-rinna's instruction models ask for; other sentencepiece tokenizers read a line break as a space.
+tokenizer receives the text unchanged, except that every line break becomes \\n. No special tokens are added: a T5
+tokenizer, which rinna's models use, would append an end-of-text token to every prompt. If the tokenizer has the entry
+`<NL>`, it stands for a line break, as rinna's instruction models ask for; other sentencepiece tokenizers read a line
+break as a space.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.checkpoints.model_folder import load_tokenizer
+from course_lib.documents import with_newlines
 from course_lib.japanese import normalize
 from course_lib.subword import folder as tokenizers
 from course_lib.subword.folder import Codec
@@ -38,14 +40,16 @@ class TextCodec:
         return begin
 
     def shown(self, text: str) -> str:
-        """Return the text as decoding returns it: normalized if the folder has preparation.json, else unchanged."""
-        return normalize(text) if self.codec else text
+        """Return the text as decoding returns it: normalized if the folder has preparation.json, else with its line
+        breaks as \\n.
+        """
+        return normalize(text) if self.codec else with_newlines(text)
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids for raw text, without special tokens."""
         if self.codec:
             return self.codec.encode(text)
-        text = text.replace("\n", self.line_break)
+        text = with_newlines(text).replace("\n", self.line_break)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def decode(self, ids: list[int]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from course_lib.checkpoints.quiet import quiet
+from course_lib.documents import with_newlines
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
 from course_lib.notebooks import published
@@ -57,7 +58,7 @@ class Chat:
 
 
 def _text(content: str | list[dict[str, Any]]) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return with_newlines(content if isinstance(content, str) else "".join(part.get("text", "") for part in content))
 
 
 def _open(name: str) -> tuple[Any, Any]:

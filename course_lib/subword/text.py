@@ -56,7 +56,8 @@ def lines(paths: Iterable[Path]) -> Iterator[str]:
     """Yield the lines of files, without empty lines."""
     for path in paths:
         try:
-            with open(path, encoding="utf8", newline="\n") as file:
+            # In this mode, \r and \r\n end a line, too.
+            with open(path, encoding="utf8") as file:
                 yield from filter(None, (line.rstrip("\n") for line in file))
         except UnicodeDecodeError:
             # Read the file again: read_texts raises the error that names the line.

@@ -46,8 +46,8 @@ class Normalizing(Uniform):
 
 def test_characters_that_normalization_changes_are_counted_and_reported() -> None:
     # Ａ is replaced, both spaces and 〜 are deleted: 4 of 8 characters
-    text = "Ａだ  すご〜い"
-    assert normalize(text) == "Aだすごい"
+    text = "Ａだ  最高〜で"
+    assert normalize(text) == "Aだ最高で"
     found = bits.bits(Normalizing(2), [text])
     assert found.characters == 8 and found.tokens == 6
     assert found.lost == pytest.approx(4 / 8)

@@ -145,3 +145,16 @@ def test_a_list_may_come_from_a_spreadsheet(tales: Path, tokenizer: Path, tmp_pa
     encode(str(tales), tokenizer, tmp_path / "windows", SMALL)
     plain, windows = content(tmp_path / "plain"), content(tmp_path / "windows")
     assert all(plain[name] == windows[name] for name in plain if name != "encoding.json")
+
+
+def test_every_line_break_in_a_text_is_a_line_end(tokenizer: Path, tmp_path: Path) -> None:
+    for name, end in (("n", "\n"), ("rn", "\r\n"), ("r", "\r"), ("ls", "\u2028"), ("nel", "\x85"), ("ff", "\x0c")):
+        rows = [json.dumps({"text": tale.replace("\n", end)}, ensure_ascii=False) + "\n" for tale in TALES]
+        (tmp_path / f"{name}.jsonl").write_text("".join(rows), encoding="utf8", newline="")
+        encode([tmp_path / f"{name}.jsonl"], tokenizer, tmp_path / name, SMALL)
+        assert content(tmp_path / name) == content(tmp_path / "n")
+    (tmp_path / "n.txt").write_text("\n".join(TALES), encoding="utf8", newline="\n")
+    (tmp_path / "r.txt").write_text("\n".join(TALES), encoding="utf8", newline="\r")
+    for name in ("n", "r"):
+        encode([tmp_path / f"{name}.txt"], tokenizer, tmp_path / f"{name}-txt", SMALL)
+    assert content(tmp_path / "r-txt") == content(tmp_path / "n-txt")

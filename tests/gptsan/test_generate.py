@@ -77,6 +77,11 @@ def test_a_prompt_is_read_as_a_training_example(random: GPTSANGenerator, text: s
     assert prompt.written == y[1 : 1 + len(prompt.written)]
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\u2028", "\x85", "\x0c"])
+def test_every_line_break_of_a_prompt_is_a_newline(random: GPTSANGenerator, end: str) -> None:
+    assert random.prompt(DOG.replace("\n", end), CAT.replace("\n", end)) == random.prompt(DOG, CAT)
+
+
 @contextmanager
 def boosted(generator: GPTSANGenerator, tokens: list[int], by: float) -> Iterator[None]:
     """Makes some tokens likelier."""

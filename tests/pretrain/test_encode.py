@@ -93,6 +93,10 @@ def test_a_folder_of_somebody_else_takes_the_text_as_it_stands(place: Path, tmp_
     (tmp_path / "in.jsonl").write_text('{"text": "ｶﾞ 大学 で 学ぶ"}\n', encoding="utf8")
     tokenize([tmp_path / "in.jsonl"], tmp_path / "foreign", tmp_path / "a", append_eod=True)
     assert content(tmp_path / "a") == expected(place / "bpe", ["ｶﾞ 大学 で 学ぶ"], tmp_path / "b", [1])
+    # Only its line breaks become newlines.
+    (tmp_path / "in.jsonl").write_text('{"text": "大学\\u001cで\\r\\n学ぶ"}\n', encoding="utf8")
+    tokenize([tmp_path / "in.jsonl"], tmp_path / "foreign", tmp_path / "a", append_eod=True)
+    assert content(tmp_path / "a") == expected(place / "bpe", ["大学\nで\n学ぶ"], tmp_path / "b", [1])
     (tmp_path / "foreign" / "tokenizer_config.json").unlink()
     with pytest.raises(UsageError, match=r"--append-eod: .*foreign has no eos_token"):
         tokenize([tmp_path / "in.jsonl"], tmp_path / "foreign", tmp_path / "a", append_eod=True)
