@@ -22,6 +22,8 @@ GROUP = 1 << 18
 LONG_STREAM = 8 << 20
 # Compressed bytes; a smaller file has so few streams that splitting by pages balances the work better.
 SMALL_FILE = 8 << 20
+# Bytes; what stands before the first page of a dump is shorter: 4 kB for the Japanese Wikipedia.
+LONGEST_HEAD = 1 << 20
 PAGE, PAGE_END = b"<page>", b"</page>"
 WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 REVISION = re.compile(rb"<revision>.*?</revision>", re.S)
@@ -88,7 +90,7 @@ def read_head(path: Path) -> tuple[bytes, bytes]:
     """Return what stands before the first page of a dump, and the first page up to its first revision."""
     head = b""
     with open_binary(path) as file:
-        while b"<revision>" not in head and len(head) < CHUNK and (block := file.read(CHUNK // 16)):
+        while b"<revision>" not in head and len(head) < LONGEST_HEAD and (block := file.read(LONGEST_HEAD // 16)):
             head += block
     before, _, page = head.partition(PAGE)
     return before, page.partition(b"<revision>")[0]

@@ -19,19 +19,21 @@ DEEPEST = 20
 # Characters before a superscript that are examined.
 NEAR = 80
 MARKUP = re.compile(r"''+|</?[A-Za-z][^<>]*>")
-MARKUP_AT_END = re.compile(rf"(?:''+|</?[A-Za-z][^<>]*>|{APART})+$")
+MARKUP_AT_END = re.compile(rf"(?:''++|</?[A-Za-z][^<>]*>|{APART})++$")
 ITALIC = re.compile(r"''|<(?:i|em|var)\b", re.I)
 # Powers, charges and isotopes, which have superscript characters: 10⁻³, Ca²⁺, ¹⁴C.
 SHORT = re.compile(r"[-+−–]?[0-9]{1,4}|[0-9]{0,4}[-+−–]")
-LETTER = "A-Za-z\u0370-\u03ff"
+LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
+# Latin and Greek letters.
+LETTER = LATIN + "\u0370-\u03ff"
 # What may stand before ^.
 POWER_BASE = re.compile(rf"[0-9{LETTER})]")
 EXPRESSION = re.compile(rf"(?=.*[0-9{LETTER}])[0-9{LETTER}⁰¹²³⁴-⁹⁺⁻₀-₉₊₋.+\-−–±×·*/^() ]+")
 # An exponent that needs no brackets.
 ATOM = re.compile(rf"[-+−–±]?(?:[0-9]+(?:\.[0-9]+)?|[{LETTER}])")
 BRACKETED = re.compile(r"\(([^()]*)\)")
-LETTERS = re.compile(r"[A-Za-z.]+")
-LAST_WORD = re.compile(r"[A-Za-z]*$")
+LETTERS = re.compile(rf"[{LATIN}.]+")
+LAST_WORD = re.compile(rf"[{LATIN}]+$")
 # "o" is the numero sign in No, and the degree sign.
 ORDINALS = {"st", "nd", "rd", "th", "o"}
 

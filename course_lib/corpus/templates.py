@@ -45,11 +45,12 @@ NAMED = re.compile(r"\s*+([^\s=<>\[\]]{1,50}+)\s*+=(.*)", re.S)
 RANGES = dict.fromkeys(("to", "-", "–", "to(-)"), "–") | dict.fromkeys(("x", "by", "*", "×", "xx", "by(x)"), " × ")
 RANGES |= {"and": " and ", "or": " or ", "±": "±", "+/-": "±", ",": ", ", "+": " + "}
 # 5, 1,234.5, 5+1/2, 1/2
-NUMBER = re.compile(r"[-+−–]?[0-9.,]*[0-9][0-9.,]*(?:[-+]?[0-9]*//?[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+NUMBER = re.compile(r"[-+−–]?(?=[.,]*[0-9])[0-9.,]++(?:[-+]?[0-9]*+//?[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 # The power in a unit: km2, m3/s, mol-1.
 UNIT_POWER = re.compile(r"(?<=[A-Za-zΩµμ])[-−]?[0-9](?![0-9A-Za-z])")
 # Units that follow their number without a space.
 CLOSE_UNITS = {"%", "‰", "°", "′", "″"}
+WHOLE_NUMBER = re.compile(r"(?<![0-9.,])[1-9][0-9]{3,30}(?![0-9])")
 SUM = re.compile(r"[-+−–±×·*/\s]")
 # {{audio}} labels that are buttons, not words in the sentence.
 BUTTONS = {"発音", "発音例", "聞く", "音声", "ヘルプ", "listen", "help"}
@@ -167,24 +168,23 @@ def _quantity(positional: Positional, _named: Named) -> str:
     if not positional:
         return ""
     number, rest = _series(positional)
-    shown = [number]
-    if rest:
-        shown.append(_unit(rest[0]))
-    # A second number with a unit belongs to the quantity; one without is the precision of the conversion.
-    rest = rest[1:]
-    while len(rest) > 1 and NUMBER.fullmatch(rest[0]) and rest[1] and not NUMBER.fullmatch(rest[1]):
-        shown += [_mixed(rest[0]), _unit(rest[1])]
-        rest = rest[2:]
+    shown = [number, *map(_unit, rest[:1])]
+    # A further number with a unit belongs to the quantity; one without is the precision of the conversion.
+    for part, unit in zip(rest[1::2], rest[2::2], strict=False):
+        if not NUMBER.fullmatch(part) or not unit or NUMBER.fullmatch(unit):
+            break
+        shown += [_mixed(part), _unit(unit)]
     return " ".join(filter(None, shown))
 
 
 def _series(positional: Positional) -> tuple[str, Positional]:
     """Return numbers with the words between them, and the other arguments: 10, x, 20, x, 30, cm → 10 × 20 × 30, [cm]."""
-    number, rest = _mixed(positional[0]), positional[1:]
-    while len(rest) > 1 and rest[0] in RANGES and NUMBER.fullmatch(rest[1]):
-        number += RANGES[rest[0]] + _mixed(rest[1])
-        rest = rest[2:]
-    return number, rest
+    numbers = [_mixed(positional[0])]
+    for word, number in zip(positional[1::2], positional[2::2], strict=False):
+        if word not in RANGES or not NUMBER.fullmatch(number):
+            break
+        numbers += [RANGES[word], _mixed(number)]
+    return "".join(numbers), positional[len(numbers) :]
 
 
 def _mixed(number: str) -> str:
@@ -208,6 +208,8 @@ def _value(positional: Positional, named: Named) -> str:
         number = f"{number} (+{rest[0].lstrip('+')}/−{rest[1].lstrip('-−–')})"
     elif rest and NUMBER.fullmatch(rest[0]):
         number = f"{number}±{rest[0].lstrip('±')}"
+    if named.get("fmt") == "commas":
+        number = WHOLE_NUMBER.sub(lambda digits: f"{int(digits[0]):,}", number)
     if named.get("e"):
         is_single = not number or NUMBER.fullmatch(number.partition("(")[0])
         number = (number if is_single else f"({number})") + _times_power(named["e"])
