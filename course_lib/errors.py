@@ -1,4 +1,4 @@
-"""The errors that a user can cause, and remarks. They are shown as one line; a bug in the course shows its traceback."""
+"""The errors that a user can cause, shown as one line, and remarks. A bug in the course shows its traceback."""
 
 import os
 import sys

@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 from typing import Annotated, Any
 
 from course_lib.checkpoints.number_formats import NumberFormat
-from course_lib.command_line import options, output
+from course_lib.command_line import output
 from course_lib.command_line.output import Shown
 from course_lib.errors import UsageError, notify
 from course_lib.gptsan.config import GptsanConfig

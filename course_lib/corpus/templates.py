@@ -25,7 +25,10 @@ SIMPLE = {
     "!": "|", "!!": "||", "(!": "{|", "!)": "|}", "!-": "|-", "=": "=", "·": "・", "•": "・", "・": "・", "'": "’",
     "ndash": "–", "en dash": "–", "snd": " – ", "spaced ndash": " – ", "mdash": "—", "em dash": "—", "spaces": " ",
     "nbsp": " ", "br": "\n", "sharp": "♯", "flat": "♭", "π": "π", "pi": "π", "±": "±",
-} | {sign: protect(shown) for sign, shown in {"(": "{", ")": "}", "((": "{{", "))": "}}", "[": "[", "]": "]"}.items()}  # fmt: skip
+}  # fmt: skip
+# Templates whose text is a sign of markup that is shown.
+SIGNS = {"(": "{", ")": "}", "((": "{{", "))": "}}", "[": "[", "]": "]"}
+SIMPLE |= {name: protect(sign) for name, sign in SIGNS.items()}
 
 
 def _table(name: str) -> dict[str, str]:
@@ -178,7 +181,7 @@ def _quantity(positional: Positional, _named: Named) -> str:
 
 
 def _series(positional: Positional) -> tuple[str, Positional]:
-    """Return numbers with the words between them, and the other arguments: 10, x, 20, x, 30, cm → 10 × 20 × 30, [cm]."""
+    """Return numbers with the words between them, and the arguments behind them: 10, x, 20, cm → 10 × 20, [cm]."""
     numbers = [_mixed(positional[0])]
     for word, number in zip(positional[1::2], positional[2::2], strict=False):
         if word not in RANGES or not NUMBER.fullmatch(number):
