@@ -18,8 +18,10 @@ HALF = re.compile(r"</?su[pb]\b[^<>]*>", re.I)
 DEEPEST = 20
 # Characters before a superscript that are examined.
 NEAR = 80
-MARKUP = re.compile(r"''+|</?[A-Za-z][^<>]*>")
-MARKUP_AT_END = re.compile(rf"(?:''++|</?[A-Za-z][^<>]*>|{APART})++$")
+# What is not seen: quotes and tags, and marks where words were removed, which are noncharacters.
+UNSEEN = rf"''++|</?[A-Za-z][^<>]*>|[{APART}\ufdd0-\ufdef]"
+MARKUP = re.compile(UNSEEN)
+MARKUP_AT_END = re.compile(rf"(?:{UNSEEN})++$")
 ITALIC = re.compile(r"''|<(?:i|em|var)\b", re.I)
 # Powers, charges and isotopes, which have superscript characters: 10⁻³, Ca²⁺, ¹⁴C.
 SHORT = re.compile(r"[-+−–]?[0-9]{1,4}|[0-9]{0,4}[-+−–]")
@@ -34,6 +36,8 @@ ATOM = re.compile(rf"[-+−–±]?(?:[0-9]+(?:\.[0-9]+)?|[{LETTER}])")
 BRACKETED = re.compile(r"\(([^()]*)\)")
 LETTERS = re.compile(rf"[{LATIN}.]+")
 LAST_WORD = re.compile(rf"[{LATIN}]+$")
+STARTS_WITH_DIGIT = re.compile(r"[.,]?\d")
+ENDS_WITH_DIGIT = re.compile(r"\d[.,]?$")
 # "o" is the numero sign in No, and the degree sign.
 ORDINALS = {"st", "nd", "rd", "th", "o"}
 
@@ -54,7 +58,7 @@ def superscript(before: str, content: str, after: str = "") -> str:
 
     superscript("10", "-3") → ⁻³; superscript("x", "n+1") → ^(n+1); superscript("1", "st") → st.
     """
-    plain = restore(unescape(MARKUP.sub("", content)).replace(APART, "")).strip()
+    plain = restore(unescape(MARKUP.sub("", content))).strip()
     if SHORT.fullmatch(plain):
         return plain.translate(RAISED)
     if POWER_BASE.fullmatch(before[-1:]) and _is_exponent(before, plain, bool(ITALIC.search(content))):
@@ -83,8 +87,11 @@ def _script(tag: re.Match[str]) -> str:
 
 
 def _glued(before: str, content: str, after: str) -> bool:
-    """Return whether digits of the content would touch digits outside."""
-    return (before[-1:].isdecimal() and content[:1].isdecimal()) or (content[-1:].isdecimal() and after.isdecimal())
+    """Return whether digits of the content would form a number with digits outside."""
+    return bool(
+        (before[-1:].isdecimal() and STARTS_WITH_DIGIT.match(content))
+        or (after.isdecimal() and ENDS_WITH_DIGIT.search(content))
+    )
 
 
 def _is_exponent(before: str, content: str, italic: bool) -> bool:
