@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 from html import unescape
 
+from course_lib.corpus import scripts
+from course_lib.corpus.literals import BAR, GUARD, protect, protect_references, restore, restore_yielded
 from course_lib.corpus.report import characters
-from course_lib.corpus.templates import RAISED, shown
+from course_lib.corpus.templates import expand
 
 # Placeholder for a formula that needs TeX.
 FORMULA = "〈数式〉"
@@ -24,8 +26,8 @@ COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 # Opening tags whose content is replaced as a whole.
 NOWIKI = re.compile(r"<(nowiki)\s*>", re.I)
 EMPTY_NOWIKI = re.compile(r"<nowiki\s*/>", re.I)
-# Full-width characters for the content of <nowiki>, so that later steps do not take it for markup.
-LITERAL = str.maketrans("[]{}<>|'", "［］｛｝＜＞｜’")
+# {{!}} is a vertical bar for links and tables, but divides no arguments.
+BAR_TEMPLATE = re.compile(r"\{\{\s*!\s*\}\}")
 MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>", re.I)
 REFERENCE = re.compile(r"<(ref|references)\b[^<>]*>", re.I)
 SELF_CLOSED_REFERENCE = re.compile(r"<(?:ref|references)\b[^<>]*/>", re.I)
@@ -38,8 +40,6 @@ BLOCK = re.compile(rf"<({BLOCKS})\b[^<>]*>", re.I)
 SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS})\b[^<>]*/>", re.I)
 BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</?(?:div|p|blockquote|poem|center|tr|ul|ol|li|dl|dd|dt)\b[^<>]*>", re.I)
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>")
-# 10<sup>3</sup> must not become 103.
-EXPONENT = re.compile(r"<sup>\s*([-+−–]?\d{1,4})\s*</sup>|\{\{sup\|([-+−–]?\d{1,4})\}\}", re.I)
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
 URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
@@ -86,13 +86,15 @@ def to_text(
         ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub("", t))),
         ("code", lambda t: _contents(CODE, _code, t)),
         ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub("", t))),
-        ("markup", lambda t: BREAK.sub("\n", EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
+        ("markup", lambda t: BREAK.sub("\n", t)),
         ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or "", t)),
         ("links", lambda t: _resolve(LINK, _link, t)),
-        ("templates", lambda t: _resolve(TEMPLATE, lambda c: shown(c, title), PARAMETER.sub("", t))),
+        ("templates", lambda t: _resolve(TEMPLATE, lambda c: expand(c, title), PARAMETER.sub("", t))),
+        ("templates", restore_yielded),
         ("tables", _drop_tables),
         # Links that were inside templates.
         ("links", lambda t: _resolve(LINK, _link, t)),
+        ("markup", scripts.resolve),
         ("markup", lambda t: QUOTES.sub("", MAGIC.sub("", TAG.sub("", t)))),
         ("links", lambda t: URL.sub("", t) if "://" in t else t),
         ("markup", _characters),
@@ -103,7 +105,7 @@ def to_text(
         before, text = text, remove(text)
         if text is not before:
             removed[reason] += left - (left := characters(text))
-    text = _join_lines(_tidy(text), drop_sections)
+    text = restore(_join_lines(_tidy(text), drop_sections))
     removed["sections and layout"] += left - characters(text)
     return text
 
@@ -143,7 +145,9 @@ def _resolve(innermost: re.Pattern[str], replace: Callable[[str], str], text: st
 
 
 def _literals(text: str) -> str:
-    return EMPTY_NOWIKI.sub("", _contents(NOWIKI, lambda _, content: content.translate(LITERAL), text))
+    """Replace signs that are shown, and not markup, by placeholders."""
+    text = EMPTY_NOWIKI.sub(GUARD, _contents(NOWIKI, lambda _, content: protect(content), text))
+    return BAR_TEMPLATE.sub(BAR, protect_references(text))
 
 
 def _nothing(_tag: re.Match[str], _content: str) -> str:
@@ -153,11 +157,11 @@ def _nothing(_tag: re.Match[str], _content: str) -> str:
 def _formula(_tag: re.Match[str], content: str) -> str:
     """Return the formula itself if it is readable as plain text, such as E = mc^2, or FORMULA if it needs TeX."""
     body = " ".join(content.split())
-    return FORMULA if re.search(r"[\\{}]", body) else body.translate(LITERAL)
+    return FORMULA if re.search(r"[\\{}]", body) else protect(body)
 
 
 def _code(tag: re.Match[str], content: str) -> str:
-    return content.translate(LITERAL) if "inline" in tag[2].lower() else "\n"
+    return protect(content) if "inline" in tag[2].lower() else "\n"
 
 
 def _characters(text: str) -> str:
@@ -170,7 +174,7 @@ def _characters(text: str) -> str:
 
 def _link(content: str) -> str:
     """Return the text of a link: [[target|label]] → label; "" for a link to a file, category or another language."""
-    target, bar, label = content.partition("|")
+    target, bar, label = content.replace(BAR, "|").partition("|")
     if "{{" in target and "}}" not in target:
         # The bar belongs to a template in the target; the link is resolved after that template.
         return f"[[{content}]]"
