@@ -3,12 +3,17 @@
 Links and templates are resolved from the innermost outward. Templates are not expanded: a template that displays words
 is replaced by them (templates.py), and any other template is removed. Unbalanced markup affects only its own line,
 never the whole article. The running time is linear in the length of the article.
+
+A mark is left where words are removed. Only brackets and separators next to a mark are tidied, because all others were
+written by the author. The marks themselves are removed at the end and are not counted.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from html import unescape
+from html.entities import html5
+from pathlib import Path
 
 from course_lib.corpus.report import characters
 from course_lib.corpus.templates import RAISED, shown
@@ -19,6 +24,22 @@ FORMULA = "〈数式〉"
 DEEPEST = 20
 # Levels of nested empty brackets that are removed.
 LAYERS = 10
+# Stands where words were removed. Unicode reserves the noncharacters U+FDD0 to U+FDEF for such internal uses
+# (https://www.unicode.org/faq/private_use.html). A mark that the text itself has is replaced by another of them.
+MARK = "\ufdd0"
+# Stands behind a template whose parameters fill several lines.
+PARAMETERS_END = "\ufdd1"
+NONCHARACTERS = [chr(code) for code in range(0xFDD2, 0xFDF0)]
+
+# Behind the name of a tag: attributes as in HTML. Stray quotes, commas, semicolons and slashes between attributes are
+# common mistakes; HTML has attributes without a value (https://html.spec.whatwg.org/multipage/indices.html).
+ATTRIBUTES = (
+    rf"(?:[\s/{MARK}]++(?:(?:[A-Za-z_:][A-Za-z0-9_:.-]*+\s*+=\s*+(?:\"[^\"<>]*+\"?|'[^'<>]*+'?|[^\s<>\"']++)?"
+    rf"|compact|inline|itemscope|noshade|nowrap|reversed)[\s/\"';,{MARK}]*+)*+)?+"
+)
+# Behind the name of a tag of an extension: any attributes, but no empty line.
+ANY_ATTRIBUTES = r"(?=[\s/>])[^<>\n]*+(?:\n(?![ \t]*+\n)[^<>\n]*+)*+"
+BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 # Opening tags whose content is replaced as a whole.
@@ -26,44 +47,107 @@ NOWIKI = re.compile(r"<(nowiki)\s*>", re.I)
 EMPTY_NOWIKI = re.compile(r"<nowiki\s*/>", re.I)
 # Full-width characters for the content of <nowiki>, so that later steps do not take it for markup.
 LITERAL = str.maketrans("[]{}<>|'", "［］｛｝＜＞｜’")
-MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>", re.I)
-REFERENCE = re.compile(r"<(ref|references)\b[^<>]*>", re.I)
-SELF_CLOSED_REFERENCE = re.compile(r"<(?:ref|references)\b[^<>]*/>", re.I)
-CODE = re.compile(r"<(syntaxhighlight|source|pre)\b([^<>]*)>", re.I)
+MATH = re.compile(rf"<(math|chem|ce){ANY_ATTRIBUTES}>", re.I)
+REFERENCE = re.compile(rf"<(ref|references){ANY_ATTRIBUTES}>", re.I)
+SELF_CLOSED_REFERENCE = re.compile(rf"<(?:ref|references){ANY_ATTRIBUTES}(?<=/)>", re.I)
+CODE = re.compile(rf"<(syntaxhighlight|source|pre)({ANY_ATTRIBUTES})>", re.I)
 BLOCKS = (
     "gallery|timeline|imagemap|score|mapframe|maplink|hiero|graph|categorytree|inputbox|includeonly|templatedata|"
-    "templatestyles|section|rt|rp|style"
+    "templatestyles|section|style"
 )
-BLOCK = re.compile(rf"<({BLOCKS})\b[^<>]*>", re.I)
-SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS})\b[^<>]*/>", re.I)
-BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</?(?:div|p|blockquote|poem|center|tr|ul|ol|li|dl|dd|dt)\b[^<>]*>", re.I)
-TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>")
+BLOCK = re.compile(rf"<({BLOCKS}){ANY_ATTRIBUTES}>", re.I)
+SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS}){ANY_ATTRIBUTES}(?<=/)>", re.I)
+# The reading above a word. HTML lets </rt> and </rp> be left out
+# (https://html.spec.whatwg.org/multipage/text-level-semantics.html#the-rt-element).
+READING = re.compile(
+    rf"<(?:rtc?|rp){ATTRIBUTES}>(?:[^\n]|\n(?![ \t]*+\n))*?(?:</(?:rtc?|rp)\s*>|(?=<(?:rtc?|rp|rb|/ruby)\b))", re.I
+)
+# HTML elements that start on a line of their own.
+LINES = "div|p|blockquote|poem|center|tr|ul|ol|li|dl|dd|dt"
+BREAK = re.compile(rf"</?(?:br|hr|{LINES}){ATTRIBUTES}>", re.I)
+HEADING = re.compile(rf"<(h[1-6]){ATTRIBUTES}>", re.I)
+HIDDEN = re.compile(r"style\s*=[^<>]*?(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
+ELEMENT_EDGE = re.compile(rf"<(/?)([A-Za-z][A-Za-z0-9]*)({ATTRIBUTES})>|{BLANK_LINE.pattern}")
+BLOCK_ELEMENTS = frozenset([*LINES.split("|"), "table", "td", "th"])
+# Tags without an end tag.
+VOID = frozenset(("br", "hr", "wbr"))
+TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]*){ATTRIBUTES}>")
+# Names of HTML elements (https://html.spec.whatwg.org/multipage/indices.html, and the obsolete ones), of MediaWiki's
+# own tags, and of the extensions installed on Wikipedia (https://ja.wikipedia.org/wiki/Special:Version).
+HTML_TAGS = frozenset(
+    "a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink blockquote body br "
+    "button canvas caption center cite code col colgroup data datalist dd del details dfn dialog dir div dl dt em embed "
+    "fieldset figcaption figure font footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html i iframe "
+    "img input ins isindex kbd label legend li link listing main map mark marquee menu menuitem meta meter nav nobr "
+    "noframes noscript object ol optgroup option output p param picture plaintext pre progress q rb rp rt rtc ruby s "
+    "samp script search select slot small source span strike strong style sub summary sup svg table tbody td template "
+    "textarea tfoot th thead time title tr track tt u ul var video wbr xmp".split()
+)
+WIKI_TAGS = frozenset(
+    "categorytree ce charinsert chem gallery graph hiero imagemap includeonly indicator inputbox langconvert languages "
+    "mapframe maplink math noinclude nowiki onlyinclude phonos poem quiz ref references score section syntaxhighlight "
+    "templatedata templatestyles timeline translate tvar".split()
+)
 # 10<sup>3</sup> must not become 103.
 EXPONENT = re.compile(r"<sup>\s*([-+−–]?\d{1,4})\s*</sup>|\{\{sup\|([-+−–]?\d{1,4})\}\}", re.I)
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
 URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
+# Punctuation that MediaWiki does not count as part of an address at its end (Parser::makeFreeExternalLink).
+BEHIND_URL = ",;.:!?"
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
-FILE_LINK = re.compile(r"\s*(?:file|image|media|ファイル|画像|メディア|category|カテゴリ)\s*:", re.I)
-INTERLANGUAGE = re.compile(r"\s*(?:[a-z]{2,3}(?:-[a-z]{2,})*|simple)\s*:(?=[^\s:])")
-PROJECT = re.compile(r"(?::?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|[a-z]{2,3}(?:-[a-z]+)*)?:)+(?!:)", re.I)
+# Namespaces whose links display no text (https://ja.wikipedia.org/w/api.php?action=query&meta=siteinfo).
+FILES = frozenset(("file", "image", "media", "ファイル", "画像", "メディア", "category", "カテゴリ"))
+# Codes of all Wikipedias, and their other names (https://github.com/wikimedia/operations-mediawiki-config, langlist).
+LANGUAGES = frozenset(Path(__file__).with_name("languages.tsv").read_text(encoding="utf8").split())
+# MediaWiki ignores spaces, underscores and marks of direction around the parts of a title.
+AROUND_TITLE = " _\t\n\u3000\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
+# [[…|]]: the part of the target before its first colon (Parser::pstPass2).
+PIPE_PREFIX = re.compile(r":?[ \w-]*:")
 TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
-PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
+PARAMETER = re.compile(r"\{\{\{([^{}]*)\}\}\}")
+# A line with `| key = value` of a template. In one that is not closed, a value can swallow the end of the template; what
+# follows that end is not part of the value.
+NEXT_PARAMETER = re.compile(r"\n[ \t]*\|[^|=\n]*=")
+SWALLOWED_END = re.compile(rf"^[ \t{MARK}]*\|[^|=\n]*=[^\n]*{PARAMETERS_END}", re.M)
+PARAMETER_LINE = re.compile(r"\|[\w \t・/（）()-]*=")
 # {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
-WIKI_TABLE_EDGE = re.compile(r"^[ :;*#\t]*(\{\|)|^[ \t]*(\|\})(?!\})", re.M)
-TABLE_EDGE = re.compile(WIKI_TABLE_EDGE.pattern + r"|<(table)\b[^<>]*>|</table\s*>", re.M | re.I)
+WIKI_TABLE_EDGE = re.compile(rf"^[ :;*#\t{MARK}]*(\{{\|)|^[ \t{MARK}]*(\|\}})(?!\}})", re.M)
+TABLE_EDGE = re.compile(rf"{WIKI_TABLE_EDGE.pattern}|<(table){ATTRIBUTES}>|</table{ATTRIBUTES}>", re.M | re.I)
 HTML_TABLE = re.compile(r"</?table\b", re.I)
-NEXT_HEADING = re.compile(r"^==", re.M)
-MAGIC = re.compile(r"__(?:[A-Z]{3,}|[ぁ-んァ-ヶ一-龠]+)__")
+NEXT_HEADING = re.compile(rf"^{MARK}*==", re.M)
+# Behaviour switches (https://www.mediawiki.org/wiki/Help:Magic_words) and their Japanese names (MessagesJa.php).
+SWITCHES = (
+    "(?i:NOTOC|FORCETOC|TOC|NOEDITSECTION|NOGALLERY|NOTITLECONVERT|NOTC|NOCONTENTCONVERT|NOCC)|NOHEADER|NEWSECTIONLINK|"
+    "NONEWSECTIONLINK|HIDDENCAT|EXPECTUNUSEDCATEGORY|EXPECTUNUSEDTEMPLATE|INDEX|NOINDEX|STATICREDIRECT|DISAMBIG|NOGLOBAL|"
+    "EXPECTED_UNCONNECTED_PAGE|ARCHIVEDTALK|NOTALK"
+)
+JAPANESE_SWITCHES = (
+    "目次|目次強制|目次非表示|ギャラリー非表示|節編集非表示|セクション編集非表示|見出し非表示|タイトル変換無効|タイトルコンバート拒否|タイトル非表示|"
+    "内容変換無効|内容変換抑制|新しい節リンク|新しい節リンク非表示|新しいセクションリンク|新しいセクションリンク非表示|新セクションリンク|"
+    "新セクションリンク非表示|カテゴリ非表示|カテ非表示|非表示カテ|インデックス|インデックス拒否|静的転送|二重転送解消無効|二重転送修正無効"
+)
+MAGIC = re.compile(rf"__(?:{SWITCHES}|{JAPANESE_SWITCHES})__|＿＿(?:{JAPANESE_SWITCHES})＿＿")
 QUOTES = re.compile(r"''+")
 WORD = re.compile(r"\w")
 BRACKET = re.compile(r"[（(]")
 LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
-# Traces of removed markup: empty brackets, a separator next to a bracket, doubled commas.
-EMPTY = re.compile(r"[（(「『［][\s、，,;；:：・／/＝=]*[）)」』］]")
-OPENING = re.compile(r"([（(])[\s、，,;；:：・／/]+")
-# The repeat count is bounded, so that a page full of spaces takes no longer than any other page.
-CLOSING = re.compile(r"[\s、，,;；・／/]{1,20}([）)])")
-COMMAS = re.compile(r"、[、 　]*(?=[、。])|(?<=。)[、 　]+|(?<=[^。]。)。(?!。)|^[、。，]+", re.M)
+# A rule, and text behind it.
+RULE = re.compile(r"-{4,}\s*")
+# Traces of removed markup, all next to a mark: empty brackets, a separator next to a bracket, doubled commas.
+EMPTY = re.compile(rf"[（(「『［][\s、，,;；:：・／/＝=]*+{MARK}[\s、，,;；:：・／/＝={MARK}]*+[）)」』］]")
+OPENING = re.compile(rf"([（(])[\s、，,;；:：・／/]*+{MARK}[\s、，,;；:：・／/{MARK}]*+")
+# Separators that can stand next to a mark, and those of them that are left over in front of a closing bracket and at
+# the start of a line.
+SEPARATORS = "、，。．,;；・／/ \t\u00a0\u3000"
+BEFORE_CLOSING = "、，,;；・／/ \t\n\u00a0\u3000"
+AT_LINE_START = "、。，． \t\u00a0\u3000"
+COMMAS = re.compile(r"[、，][、，\s]*(?=[、，。．])|(?<=[。．])[、，\s]+|(?<=(?<![。．])[。．])[。．](?![。．])")
+# Spaces inside full-width brackets, line breaks inside any. A repeat count is bounded, so that a page full of line
+# breaks takes no longer than any other page.
+AFTER_OPENING = re.compile(r"（\s+|\(\s*\n\s*")
+BREAK_BEFORE_CLOSING = re.compile(r"\n\s{0,20}(?=[）)])")
+AFTER_STOP = re.compile(r"。[ \u3000]+")
+ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # Python raises an error for integers of more than 4,300 digits; no code point has eight digits.
 NO_CHARACTER = re.compile(r"&#\d{8,};?")
 SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
@@ -80,30 +164,33 @@ def to_text(
     characters removed for each kind of markup is added to `removed`.
     """
     passes: tuple[tuple[str, Remover], ...] = (
-        ("comments", lambda t: COMMENT.sub("", t) if "<!--" in t else t),
+        ("comments", lambda t: COMMENT.sub(MARK, t) if "<!--" in t else t),
         ("markup", _literals),
         ("formulas", lambda t: _contents(MATH, _formula, t)),
-        ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub("", t))),
+        ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub(MARK, t))),
         ("code", lambda t: _contents(CODE, _code, t)),
-        ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub("", t))),
-        ("markup", lambda t: BREAK.sub("\n", EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
-        ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or "", t)),
+        ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub(MARK, t))),
+        ("markup", _drop_hidden),
+        ("markup", lambda t: BREAK.sub(_break, EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
+        ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or MARK, t)),
         ("links", lambda t: _resolve(LINK, _link, t)),
-        ("templates", lambda t: _resolve(TEMPLATE, lambda c: shown(c, title), PARAMETER.sub("", t))),
+        ("templates", lambda t: _templates(t, title)),
         ("tables", _drop_tables),
         # Links that were inside templates.
         ("links", lambda t: _resolve(LINK, _link, t)),
-        ("markup", lambda t: QUOTES.sub("", MAGIC.sub("", TAG.sub("", t)))),
-        ("links", lambda t: URL.sub("", t) if "://" in t else t),
+        ("markup", lambda t: QUOTES.sub("", MAGIC.sub(MARK, TAG.sub(_tag, _contents(HEADING, _html_heading, t))))),
+        ("links", lambda t: URL.sub(_address, t) if "://" in t else t),
         ("markup", _characters),
     )
     removed = Counter() if removed is None else removed
-    text, left = wikitext, characters(wikitext)
+    own_mark = next((c for c in NONCHARACTERS if c not in wikitext), "") if MARK in wikitext else ""
+    text, left = wikitext.replace(MARK, own_mark), characters(wikitext)
     for reason, remove in passes:
         before, text = text, remove(text)
         if text is not before:
-            removed[reason] += left - (left := characters(text))
+            removed[reason] += left - (left := characters(text) - text.count(MARK))
     text = _join_lines(_tidy(text), drop_sections)
+    text = text.replace(own_mark, MARK) if own_mark else text
     removed["sections and layout"] += left - characters(text)
     return text
 
@@ -142,12 +229,91 @@ def _resolve(innermost: re.Pattern[str], replace: Callable[[str], str], text: st
     return text
 
 
+def _arguments(content: str) -> str:
+    """Remove the marks at both ends of each argument, so that they are no part of a name or a number."""
+    return "|".join(argument.strip(f" \t\n{MARK}") for argument in content.split("|"))
+
+
+def _templates(text: str, title: str) -> str:
+    """Replace templates by the words they display, and parameters by their defaults: {{{1|word}}} → word."""
+
+    def words(content: str) -> str:
+        end = PARAMETERS_END if NEXT_PARAMETER.search(content) else ""
+        return (shown(_arguments(content) if MARK in content else content, title) or MARK) + end
+
+    text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or MARK, text)
+    text = _resolve(TEMPLATE, words, text)
+    return SWALLOWED_END.sub("", text).replace(PARAMETERS_END, "") if PARAMETERS_END in text else text
+
+
 def _literals(text: str) -> str:
     return EMPTY_NOWIKI.sub("", _contents(NOWIKI, lambda _, content: content.translate(LITERAL), text))
 
 
 def _nothing(_tag: re.Match[str], _content: str) -> str:
-    return ""
+    return MARK
+
+
+def _is_tag(tag: re.Match[str]) -> bool:
+    """Return False if there is an empty line inside the tag, which is then text between two less-than signs."""
+    return "\n" not in tag[0] or not BLANK_LINE.search(tag[0])
+
+
+def _break(tag: re.Match[str]) -> str:
+    return f"\n{MARK}" if _is_tag(tag) else tag[0]
+
+
+def _tag(tag: re.Match[str]) -> str:
+    """Return what stays of a tag: nothing, or all of it if its name is unknown, as in `vector<int>`."""
+    name = tag[1].lower()
+    if not _is_tag(tag) or (name not in HTML_TAGS and name not in WIKI_TAGS):
+        return tag[0]
+    return "\n" if HEADING.match(tag[0]) else ""
+
+
+def _html_heading(tag: re.Match[str], content: str) -> str:
+    """Write <h3>words</h3> as a heading of wiki markup; content with an empty line inside is text."""
+    if BLANK_LINE.search(content):
+        return f"\n{content}"
+    edge = "=" * int(tag[1][1])
+    return f"\n{edge} {' '.join(content.split())} {edge}\n"
+
+
+def _address(address: re.Match[str]) -> str:
+    """Return the punctuation at the end of a bare address, such as the ")" of (http://example.org)."""
+    url = address[0]
+    behind = len(url.rstrip(BEHIND_URL if "(" in url else BEHIND_URL + ")"))
+    return MARK + url[behind:]
+
+
+def _drop_hidden(text: str) -> str:
+    """Remove the elements that a page does not display: <span style="display:none">…</span>.
+
+    An element without an end tag stays, and so does one other than a block that runs over an empty line.
+    """
+    if not any(word in text for word in ("display", "Display", "DISPLAY", "visibility")) or not HIDDEN.search(text):
+        return text
+    opened: dict[str, list[tuple[int, bool, int]]] = defaultdict(list)
+    hidden: list[tuple[int, int]] = []
+    paragraph = 0
+    for edge in ELEMENT_EDGE.finditer(text):
+        if edge[2] is None:
+            paragraph += 1
+            continue
+        name = edge[2].lower()
+        if edge[1]:
+            start, hides, first = opened[name].pop() if opened[name] else (0, False, 0)
+            if hides and (first == paragraph or name in BLOCK_ELEMENTS):
+                hidden.append((start, edge.end()))
+        elif name not in VOID and not edge[3].endswith("/"):
+            opened[name].append((edge.start(), bool(HIDDEN.search(edge[3])), paragraph))
+    kept: list[str] = []
+    position = 0
+    for start, end in sorted(hidden):
+        if start >= position:
+            kept += (text[position:start], MARK)
+            position = end
+    return "".join(kept) + text[position:]
 
 
 def _formula(_tag: re.Match[str], content: str) -> str:
@@ -157,35 +323,53 @@ def _formula(_tag: re.Match[str], content: str) -> str:
 
 
 def _code(tag: re.Match[str], content: str) -> str:
-    return content.translate(LITERAL) if "inline" in tag[2].lower() else "\n"
+    return content.translate(LITERAL) if "inline" in tag[2].lower() else f"\n{MARK}"
 
 
 def _characters(text: str) -> str:
-    """Replace character references twice, because `&amp;nbsp;` is common and always means a space."""
-    for _ in range(2):
-        if "&" in text:
-            text = unescape(NO_CHARACTER.sub("", text))
-    return text
+    """Replace character references, which end with ";" in wiki markup.
+
+    They are replaced once, except that `&amp;nbsp;` is common and always means a space.
+    """
+    if "&" not in text:
+        return text
+    text = ENTITY.sub(_character, NO_CHARACTER.sub("", text))
+    return NO_CHARACTER.sub("", text).replace("&nbsp;", " ") if "&" in text else text
+
+
+def _character(entity: re.Match[str]) -> str:
+    return unescape(entity[0]) if entity[0][1] == "#" else html5.get(entity[0][1:], entity[0])
 
 
 def _link(content: str) -> str:
-    """Return the text of a link: [[target|label]] → label; "" for a link to a file, category or another language."""
+    """Return the text of a link: [[target|label]] → label; "" for a link to a file, category or another Wikipedia.
+
+    A link without a label displays its target, without the colon at its start: [[:en:Tokyo]] → en:Tokyo.
+    """
+    if MARK in content:
+        content = _arguments(content)
     target, bar, label = content.partition("|")
     if "{{" in target and "}}" not in target:
         # The bar belongs to a template in the target; the link is resolved after that template.
         return f"[[{content}]]"
-    if ":" in target:
-        if FILE_LINK.match(target) or INTERLANGUAGE.match(target):
-            return ""
-        if "::" not in target:
-            target = PROJECT.sub("", target, count=1)
+    if ":" in target and _is_silent(target):
+        return MARK
     if label and not label.isspace():
         return label
+    target = target.strip(AROUND_TITLE)
     if bar:
-        # [[ローマ (曖昧さ回避)|]] shows the target without the bracketed part.
+        # [[ローマ (曖昧さ回避)|]] shows the target without the bracketed part, and without what its first colon ends.
+        target = target[prefix.end() :] if (prefix := PIPE_PREFIX.match(target)) else target
         bracket = BRACKET.search(target) if target.endswith((")", "）")) else None
-        return target[: bracket.start()].rstrip() if bracket else target
-    return target.lstrip("#").replace("_", " ").replace("#", "の")
+        return (target[: bracket.start()].rstrip() if bracket else target) or MARK
+    return target.removeprefix(":").lstrip("#").replace("_", " ").replace("#", "の") or MARK
+
+
+def _is_silent(target: str) -> bool:
+    """Return whether a link displays no text: to a file, to a category, or to the same article in another Wikipedia."""
+    prefix, _, name = target.strip(AROUND_TITLE).partition(":")
+    prefix = prefix.replace("_", " ").strip(AROUND_TITLE).lower()
+    return prefix in FILES or (prefix in LANGUAGES and not name.startswith(":"))
 
 
 def _drop_tables(text: str) -> str:
@@ -222,14 +406,35 @@ def _drop_tables(text: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Remove the traces of removed markup: empty brackets, lone separators, doubled commas and spaces."""
+    """Remove the marks, and the traces of removed words next to them: empty brackets, separators, doubled commas."""
     # Removing an empty pair may leave the pair around it empty.
     for _ in range(LAYERS):
-        text, number = EMPTY.subn("", text)
+        text, number = EMPTY.subn(MARK, text)
         if not number:
             break
-    text = SPACES.sub(lambda m: "" if m[1] else " ", text)
-    return COMMAS.sub("", CLOSING.sub(r"\1", OPENING.sub(r"\1", text)))
+    text = _without_marks(OPENING.sub(r"\1", text))
+    text = BREAK_BEFORE_CLOSING.sub("", AFTER_OPENING.sub(lambda m: m[0][0], text))
+    return SPACES.sub(lambda m: "" if m[1] else " ", AFTER_STOP.sub("。", text))
+
+
+def _without_marks(text: str) -> str:
+    """Remove the marks, and the separators next to them that are left over."""
+    first, *pieces = text.split(MARK)
+    kept = [first.rstrip(SEPARATORS)]
+    separators = first[len(kept[0]) :]
+    for piece in pieces:
+        behind = piece.lstrip(SEPARATORS)
+        separators += piece[: len(piece) - len(behind)]
+        # Otherwise another mark follows, or the end.
+        if behind:
+            if behind[0] in "）)":
+                kept[-1] = kept[-1].rstrip(BEFORE_CLOSING)
+                separators = separators.rstrip(BEFORE_CLOSING)
+            elif kept == [""] or kept[-1].endswith("\n"):
+                separators = separators.lstrip(AT_LINE_START)
+            kept += (COMMAS.sub("", separators), behind.rstrip(SEPARATORS))
+            separators = behind[len(kept[-1]) :]
+    return "".join(kept) + separators
 
 
 def _heading(line: str) -> tuple[int, str] | None:
@@ -237,6 +442,17 @@ def _heading(line: str) -> tuple[int, str] | None:
     left, right = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
     level = min(left, right, len(line) // 2, 6)
     return (level, line[level:-level].strip()) if level else None
+
+
+def _outside(line: str) -> str:
+    """Return a line without a rule, or the end of a template or table, at its start; "" for a broken template's line."""
+    if line.startswith("----"):
+        return RULE.sub("", line, count=1)
+    if line.startswith(("}}", "|}")):
+        return line.lstrip("|} ")
+    if line[0] == "|" and PARAMETER_LINE.match(line):
+        return line.partition("}}")[2].strip()
+    return line
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
@@ -257,7 +473,8 @@ def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
             if words and dropped == 7:
                 waiting.append((level, words))
             continue
-        if dropped < 7 or line[0] in "|!" or line[:2] in ("{|", "}}") or line.startswith("----"):
+        line = _outside(line)
+        if dropped < 7 or not line:
             continue
         if line[0] in "*#:;" and (mark := LIST_MARK.match(line)):
             line = line[mark.end() :]
