@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from html import unescape
 from html.entities import html5
+from itertools import pairwise
 from pathlib import Path
 
 from course_lib.corpus.report import characters
@@ -24,12 +25,11 @@ FORMULA = "〈数式〉"
 DEEPEST = 20
 # Levels of nested empty brackets that are removed.
 LAYERS = 10
-# Stands where words were removed. Unicode reserves the noncharacters U+FDD0 to U+FDEF for such internal uses
-# (https://www.unicode.org/faq/private_use.html). A mark that the text itself has is replaced by another of them.
-MARK = "\ufdd0"
-# Stands behind a template whose parameters fill several lines.
-PARAMETERS_END = "\ufdd1"
-NONCHARACTERS = [chr(code) for code in range(0xFDD2, 0xFDF0)]
+# Unicode reserves the noncharacters U+FDD0 to U+FDEF for internal uses such as these marks
+# (https://www.unicode.org/faq/private_use.html). A mark that the text itself has is replaced by a free one meanwhile.
+NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+# Stands where words were removed, and behind a template whose parameters fill several lines.
+MARK, PARAMETERS_END = NONCHARACTERS[:2]
 
 # Behind the name of a tag: attributes as in HTML. Stray quotes, commas, semicolons and slashes between attributes are
 # common mistakes; HTML has attributes without a value (https://html.spec.whatwg.org/multipage/indices.html).
@@ -66,33 +66,34 @@ READING = re.compile(
 LINES = "div|p|blockquote|poem|center|tr|ul|ol|li|dl|dd|dt"
 BREAK = re.compile(rf"</?(?:br|hr|{LINES}){ATTRIBUTES}>", re.I)
 HEADING = re.compile(rf"<(h[1-6]){ATTRIBUTES}>", re.I)
-HIDDEN = re.compile(r"style\s*=[^<>]*?(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
+HIDING = re.compile(r"display\s*+:\s*+none|visibility\s*+:\s*+hidden", re.I)
 ELEMENT_EDGE = re.compile(rf"<(/?)([A-Za-z][A-Za-z0-9]*)({ATTRIBUTES})>|{BLANK_LINE.pattern}")
 BLOCK_ELEMENTS = frozenset([*LINES.split("|"), "table", "td", "th"])
 # Tags without an end tag.
 VOID = frozenset(("br", "hr", "wbr"))
 TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]*){ATTRIBUTES}>")
-# Names of HTML elements (https://html.spec.whatwg.org/multipage/indices.html, and the obsolete ones), of MediaWiki's
-# own tags, and of the extensions installed on Wikipedia (https://ja.wikipedia.org/wiki/Special:Version).
-HTML_TAGS = frozenset(
-    "a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink blockquote body br "
-    "button canvas caption center cite code col colgroup data datalist dd del details dfn dialog dir div dl dt em embed "
-    "fieldset figcaption figure font footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html i iframe "
-    "img input ins isindex kbd label legend li link listing main map mark marquee menu menuitem meta meter nav nobr "
-    "noframes noscript object ol optgroup option output p param picture plaintext pre progress q rb rp rt rtc ruby s "
-    "samp script search select slot small source span strike strong style sub summary sup svg table tbody td template "
-    "textarea tfoot th thead time title tr track tt u ul var video wbr xmp".split()
-)
+# Names of tags: those that MediaWiki takes over from HTML (Sanitizer.php), its own, those of the extensions on Wikipedia
+# (https://ja.wikipedia.org/wiki/Special:Version), and all others of HTML, which MediaWiki displays.
 WIKI_TAGS = frozenset(
-    "categorytree ce charinsert chem gallery graph hiero imagemap includeonly indicator inputbox langconvert languages "
-    "mapframe maplink math noinclude nowiki onlyinclude phonos poem quiz ref references score section syntaxhighlight "
-    "templatedata templatestyles timeline translate tvar".split()
+    "abbr b bdi bdo big blockquote br caption center cite code data dd del dfn div dl dt em font h1 h2 h3 h4 h5 h6 hr i "
+    "ins kbd li link mark meta ol p pre q rb rp rt rtc ruby s samp small span strike strong sub sup table td th time tr "
+    "tt u ul var wbr categorytree ce charinsert chem gallery graph hiero imagemap includeonly indicator inputbox "
+    "langconvert languages mapframe maplink math noinclude nowiki onlyinclude phonos poem quiz ref references score "
+    "section source syntaxhighlight templatedata templatestyles timeline translate tvar".split()
+)
+HTML_TAGS = frozenset(
+    "a acronym address applet area article aside audio base basefont bgsound blink body button canvas col colgroup "
+    "datalist details dialog dir embed fieldset figcaption figure footer form frame frameset head header hgroup html "
+    "iframe img input isindex label legend listing main map marquee menu menuitem meter nav nobr noframes noscript "
+    "object optgroup option output param picture plaintext progress script search select slot style summary svg tbody "
+    "template textarea tfoot thead title track video xmp".split()
 )
 # 10<sup>3</sup> must not become 103.
-EXPONENT = re.compile(r"<sup>\s*([-+−–]?\d{1,4})\s*</sup>|\{\{sup\|([-+−–]?\d{1,4})\}\}", re.I)
+EXPONENT = re.compile(rf"<sup>[\s{MARK}]*([-+−–]?\d{{1,4}})[\s{MARK}]*</sup>|\{{\{{sup\|([-+−–]?\d{{1,4}})\}}\}}", re.I)
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
-URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
-# Punctuation that MediaWiki does not count as part of an address at its end (Parser::makeFreeExternalLink).
+# A closing bracket without an opening one is not part of an address, nor is punctuation at its end; MediaWiki has
+# nearly the same rule (Parser::makeFreeExternalLink).
+URL = re.compile(r"(?:https?|ftp)://(?:[\w!-'*-;=?-Z^_`a-z|~%&]++|\([\w!-'*-;=?-Z^_`a-z|~%&]*+\)?+)++", re.A)
 BEHIND_URL = ",;.:!?"
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
 # Namespaces whose links display no text (https://ja.wikipedia.org/w/api.php?action=query&meta=siteinfo).
@@ -105,14 +106,21 @@ AROUND_TITLE = " _\t\n\u3000\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
 PIPE_PREFIX = re.compile(r":?[ \w-]*:")
 TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
 PARAMETER = re.compile(r"\{\{\{([^{}]*)\}\}\}")
-# A line with `| key = value` of a template. In one that is not closed, a value can swallow the end of the template; what
-# follows that end is not part of the value.
+# A line `| key = value` of a template.
+PARAMETER_LINE = re.compile(r"\|[\w \t・/（）()-]+=(?:[^|]*$|.*(?:\{\{|\[\[))")
 NEXT_PARAMETER = re.compile(r"\n[ \t]*\|[^|=\n]*=")
-SWALLOWED_END = re.compile(rf"^[ \t{MARK}]*\|[^|=\n]*=[^\n]*{PARAMETERS_END}", re.M)
-PARAMETER_LINE = re.compile(r"\|[\w \t・/（）()-]*=")
+# A value that is not closed swallows the end of the template around it. That leaves, at the end of all others, the name
+# of the template and its parameters before that value; then the value, with the swallowed end, and the text behind it.
+BROKEN_TEMPLATE = re.compile(
+    rf"^[ \t{MARK}]*\{{\{{[^{{}}|\n]*\n(?=[ \t]*\|)(?:[ \t]*\|(?![^\n]*(?:{PARAMETERS_END}|\}}\}}))[^\n]*\n)*", re.M
+)
+SWALLOWED_END = re.compile(rf"^[ \t{MARK}]*(?:\{{\{{|\|[^|=\n]*=)[^\n]*{PARAMETERS_END}", re.M)
 # {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
 WIKI_TABLE_EDGE = re.compile(rf"^[ :;*#\t{MARK}]*(\{{\|)|^[ \t{MARK}]*(\|\}})(?!\}})", re.M)
 TABLE_EDGE = re.compile(rf"{WIKI_TABLE_EDGE.pattern}|<(table){ATTRIBUTES}>|</table{ATTRIBUTES}>", re.M | re.I)
+# Rows of a table that a template begins; such a table displays all lines that begin with | or ! as cells.
+ROW = re.compile(rf"^[ \t{MARK}]*\|-+[ \t{MARK}]*(?:[A-Za-z-]+[ \t]*=.*)?$", re.M)
+CELL = re.compile(rf"^[ \t{MARK}]*[|!].*", re.M)
 HTML_TABLE = re.compile(r"</?table\b", re.I)
 NEXT_HEADING = re.compile(rf"^{MARK}*==", re.M)
 # Behaviour switches (https://www.mediawiki.org/wiki/Help:Magic_words) and their Japanese names (MessagesJa.php).
@@ -131,8 +139,8 @@ QUOTES = re.compile(r"''+")
 WORD = re.compile(r"\w")
 BRACKET = re.compile(r"[（(]")
 LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
-# A rule, and text behind it.
-RULE = re.compile(r"-{4,}\s*")
+# What can stand at the start of a line without a partner: a rule, the end of a template or of a table.
+LINE_START = re.compile(r"(?:-{4,}|\}{2,}|\|\})[ 　]*")
 # Traces of removed markup, all next to a mark: empty brackets, a separator next to a bracket, doubled commas.
 EMPTY = re.compile(rf"[（(「『［][\s、，,;；:：・／/＝=]*+{MARK}[\s、，,;；:：・／/＝={MARK}]*+[）)」』］]")
 OPENING = re.compile(rf"([（(])[\s、，,;；:：・／/]*+{MARK}[\s、，,;；:：・／/{MARK}]*+")
@@ -150,7 +158,7 @@ AFTER_STOP = re.compile(r"。[ \u3000]+")
 ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # Python raises an error for integers of more than 4,300 digits; no code point has eight digits.
 NO_CHARACTER = re.compile(r"&#\d{8,};?")
-SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
+SPACES = re.compile(r"[ \t\u00a0]+(?=([、。」』）]?))")
 
 Remover = Callable[[str], str]
 
@@ -170,7 +178,7 @@ def to_text(
         ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub(MARK, t))),
         ("code", lambda t: _contents(CODE, _code, t)),
         ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub(MARK, t))),
-        ("markup", _drop_hidden),
+        ("markup", lambda t: _drop_hidden(READING.sub("", t))),
         ("markup", lambda t: BREAK.sub(_break, EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
         ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or MARK, t)),
         ("links", lambda t: _resolve(LINK, _link, t)),
@@ -183,14 +191,18 @@ def to_text(
         ("markup", _characters),
     )
     removed = Counter() if removed is None else removed
-    own_mark = next((c for c in NONCHARACTERS if c not in wikitext), "") if MARK in wikitext else ""
-    text, left = wikitext.replace(MARK, own_mark), characters(wikitext)
+    own_marks = [mark for mark in (MARK, PARAMETERS_END) if mark in wikitext]
+    free = [mark for mark in NONCHARACTERS[2:] if mark not in wikitext] if own_marks else []
+    text, left = wikitext, characters(wikitext)
+    for mark, stand_in in zip(own_marks, free, strict=False):
+        text = text.replace(mark, stand_in)
     for reason, remove in passes:
         before, text = text, remove(text)
         if text is not before:
             removed[reason] += left - (left := characters(text) - text.count(MARK))
     text = _join_lines(_tidy(text), drop_sections)
-    text = text.replace(own_mark, MARK) if own_mark else text
+    for mark, stand_in in zip(own_marks, free, strict=False):
+        text = text.replace(stand_in, mark)
     removed["sections and layout"] += left - characters(text)
     return text
 
@@ -243,6 +255,7 @@ def _templates(text: str, title: str) -> str:
 
     text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or MARK, text)
     text = _resolve(TEMPLATE, words, text)
+    text = BROKEN_TEMPLATE.sub("", text) if "{{" in text else text
     return SWALLOWED_END.sub("", text).replace(PARAMETERS_END, "") if PARAMETERS_END in text else text
 
 
@@ -264,11 +277,17 @@ def _break(tag: re.Match[str]) -> str:
 
 
 def _tag(tag: re.Match[str]) -> str:
-    """Return what stays of a tag: nothing, or all of it if its name is unknown, as in `vector<int>`."""
+    """Return what stays of a tag: nothing, or all of it if it is none, as in `vector<int>` and `List<Object>`."""
     name = tag[1].lower()
-    if not _is_tag(tag) or (name not in HTML_TAGS and name not in WIKI_TAGS):
+    if not _is_tag(tag) or not (name in WIKI_TAGS or (name in HTML_TAGS and not _is_type(tag))):
         return tag[0]
     return "\n" if HEADING.match(tag[0]) else ""
+
+
+def _is_type(tag: re.Match[str]) -> bool:
+    """Return whether a name in angle brackets directly follows a word, as a type does in source code."""
+    before = tag.string[tag.start() - 1 : tag.start()]
+    return tag[0] == f"<{tag[1]}>" and before.isascii() and before.isalnum()
 
 
 def _html_heading(tag: re.Match[str], content: str) -> str:
@@ -280,10 +299,7 @@ def _html_heading(tag: re.Match[str], content: str) -> str:
 
 
 def _address(address: re.Match[str]) -> str:
-    """Return the punctuation at the end of a bare address, such as the ")" of (http://example.org)."""
-    url = address[0]
-    behind = len(url.rstrip(BEHIND_URL if "(" in url else BEHIND_URL + ")"))
-    return MARK + url[behind:]
+    return MARK + address[0][len(address[0].rstrip(BEHIND_URL)) :]
 
 
 def _drop_hidden(text: str) -> str:
@@ -291,10 +307,10 @@ def _drop_hidden(text: str) -> str:
 
     An element without an end tag stays, and so does one other than a block that runs over an empty line.
     """
-    if not any(word in text for word in ("display", "Display", "DISPLAY", "visibility")) or not HIDDEN.search(text):
+    if not any(word in text for word in ("display", "Display", "DISPLAY", "visibility")) or not HIDING.search(text):
         return text
     opened: dict[str, list[tuple[int, bool, int]]] = defaultdict(list)
-    hidden: list[tuple[int, int]] = []
+    hidden: list[tuple[int, int, str]] = []
     paragraph = 0
     for edge in ELEMENT_EDGE.finditer(text):
         if edge[2] is None:
@@ -304,14 +320,15 @@ def _drop_hidden(text: str) -> str:
         if edge[1]:
             start, hides, first = opened[name].pop() if opened[name] else (0, False, 0)
             if hides and (first == paragraph or name in BLOCK_ELEMENTS):
-                hidden.append((start, edge.end()))
+                hidden.append((start, edge.end(), f"\n{MARK}" if name in BLOCK_ELEMENTS else MARK))
         elif name not in VOID and not edge[3].endswith("/"):
-            opened[name].append((edge.start(), bool(HIDDEN.search(edge[3])), paragraph))
+            hides = "style" in edge[3].lower() and HIDING.search(edge[3]) is not None
+            opened[name].append((edge.start(), hides, paragraph))
     kept: list[str] = []
     position = 0
-    for start, end in sorted(hidden):
+    for start, end, trace in sorted(hidden):
         if start >= position:
-            kept += (text[position:start], MARK)
+            kept += (text[position:start], trace)
             position = end
     return "".join(kept) + text[position:]
 
@@ -402,7 +419,16 @@ def _drop_tables(text: str) -> str:
         heading = NEXT_HEADING.search(text, position)
         position = heading.start() if heading else len(text)
     kept.append(text[position:])
-    return "".join(kept)
+    return _drop_rows("".join(kept))
+
+
+def _drop_rows(text: str) -> str:
+    """Remove the cells in each section that has a row of a table without a beginning."""
+    if not ROW.search(text):
+        return text
+    borders = [0, *(heading.start() for heading in NEXT_HEADING.finditer(text)), len(text)]
+    sections = [text[start:end] for start, end in pairwise(borders)]
+    return "".join(CELL.sub("", section) if ROW.search(section) else section for section in sections)
 
 
 def _tidy(text: str) -> str:
@@ -444,15 +470,13 @@ def _heading(line: str) -> tuple[int, str] | None:
     return (level, line[level:-level].strip()) if level else None
 
 
-def _outside(line: str) -> str:
-    """Return a line without a rule, or the end of a template or table, at its start; "" for a broken template's line."""
-    if line.startswith("----"):
-        return RULE.sub("", line, count=1)
-    if line.startswith(("}}", "|}")):
-        return line.lstrip("|} ")
-    if line[0] == "|" and PARAMETER_LINE.match(line):
+def _words(line: str) -> str:
+    """Return the words in a line: without unbalanced markup at its start; "" for a parameter of a broken template."""
+    if line[0] not in "-}|":
+        return line
+    if PARAMETER_LINE.match(line):
         return line.partition("}}")[2].strip()
-    return line
+    return LINE_START.sub("", line, count=1)
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
@@ -473,7 +497,7 @@ def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
             if words and dropped == 7:
                 waiting.append((level, words))
             continue
-        line = _outside(line)
+        line = _words(line)
         if dropped < 7 or not line:
             continue
         if line[0] in "*#:;" and (mark := LIST_MARK.match(line)):
