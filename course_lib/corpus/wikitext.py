@@ -19,6 +19,18 @@ from pathlib import Path
 from course_lib.corpus.report import characters
 from course_lib.corpus.templates import RAISED, shown
 
+# Names that MediaWiki and Wikipedia give a meaning, in wikitext.tsv: kind → names.
+# - languages: the codes of all Wikipedias (https://github.com/wikimedia/operations-mediawiki-config, langlist)
+# - silent: the namespaces whose links display no text (MessagesJa.php of https://github.com/wikimedia/mediawiki)
+# - wiki tags: those of HTML that MediaWiki uses (Sanitizer.php), and those of MediaWiki and Wikipedia's extensions
+# - html tags: all others of HTML (https://html.spec.whatwg.org/multipage/indices.html), the obsolete ones included
+# - switches: https://www.mediawiki.org/wiki/Help:Magic_words; the Japanese names are from MessagesJa.php
+NAMES = dict(row.split("\t") for row in Path(__file__).with_suffix(".tsv").read_text(encoding="utf8").splitlines())
+LANGUAGES = frozenset(NAMES["languages"].split("|"))
+SILENT = frozenset(NAMES["silent"].split("|"))
+WIKI_TAGS = frozenset(NAMES["wiki tags"].split("|"))
+HTML_TAGS = frozenset(NAMES["html tags"].split("|"))
+
 # Placeholder for a formula that needs TeX.
 FORMULA = "〈数式〉"
 # Levels of nested links or templates that are resolved; articles have fewer than ten.
@@ -72,22 +84,6 @@ BLOCK_ELEMENTS = frozenset([*LINES.split("|"), "table", "td", "th"])
 # Tags without an end tag.
 VOID = frozenset(("br", "hr", "wbr"))
 TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]*){ATTRIBUTES}>")
-# Names of tags: those that MediaWiki takes over from HTML (Sanitizer.php), its own, those of the extensions on Wikipedia
-# (https://ja.wikipedia.org/wiki/Special:Version), and all others of HTML, which MediaWiki displays.
-WIKI_TAGS = frozenset(
-    "abbr b bdi bdo big blockquote br caption center cite code data dd del dfn div dl dt em font h1 h2 h3 h4 h5 h6 hr i "
-    "ins kbd li link mark meta ol p pre q rb rp rt rtc ruby s samp small span strike strong sub sup table td th time tr "
-    "tt u ul var wbr categorytree ce charinsert chem gallery graph hiero imagemap includeonly indicator inputbox "
-    "langconvert languages mapframe maplink math noinclude nowiki onlyinclude phonos poem quiz ref references score "
-    "section source syntaxhighlight templatedata templatestyles timeline translate tvar".split()
-)
-HTML_TAGS = frozenset(
-    "a acronym address applet area article aside audio base basefont bgsound blink body button canvas col colgroup "
-    "datalist details dialog dir embed fieldset figcaption figure footer form frame frameset head header hgroup html "
-    "iframe img input isindex label legend listing main map marquee menu menuitem meter nav nobr noframes noscript "
-    "object optgroup option output param picture plaintext progress script search select slot style summary svg tbody "
-    "template textarea tfoot thead title track video xmp".split()
-)
 # 10<sup>3</sup> must not become 103.
 EXPONENT = re.compile(rf"<sup>[\s{MARK}]*([-+−–]?\d{{1,4}})[\s{MARK}]*</sup>|\{{\{{sup\|([-+−–]?\d{{1,4}})\}}\}}", re.I)
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
@@ -96,10 +92,6 @@ EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[
 URL = re.compile(r"(?:https?|ftp)://(?:[\w!-'*-;=?-Z^_`a-z|~%&]++|\([\w!-'*-;=?-Z^_`a-z|~%&]*+\)?+)++", re.A)
 BEHIND_URL = ",;.:!?"
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
-# Namespaces whose links display no text (https://ja.wikipedia.org/w/api.php?action=query&meta=siteinfo).
-FILES = frozenset(("file", "image", "media", "ファイル", "画像", "メディア", "category", "カテゴリ"))
-# Codes of all Wikipedias, and their other names (https://github.com/wikimedia/operations-mediawiki-config, langlist).
-LANGUAGES = frozenset(Path(__file__).with_name("languages.tsv").read_text(encoding="utf8").split())
 # MediaWiki ignores spaces, underscores and marks of direction around the parts of a title.
 AROUND_TITLE = " _\t\n\u3000\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
 # [[…|]]: the part of the target before its first colon (Parser::pstPass2).
@@ -123,18 +115,10 @@ ROW = re.compile(rf"^[ \t{MARK}]*\|-+[ \t{MARK}]*(?:[A-Za-z-]+[ \t]*=.*)?$", re.
 CELL = re.compile(rf"^[ \t{MARK}]*[|!].*", re.M)
 HTML_TABLE = re.compile(r"</?table\b", re.I)
 NEXT_HEADING = re.compile(rf"^{MARK}*==", re.M)
-# Behaviour switches (https://www.mediawiki.org/wiki/Help:Magic_words) and their Japanese names (MessagesJa.php).
-SWITCHES = (
-    "(?i:NOTOC|FORCETOC|TOC|NOEDITSECTION|NOGALLERY|NOTITLECONVERT|NOTC|NOCONTENTCONVERT|NOCC)|NOHEADER|NEWSECTIONLINK|"
-    "NONEWSECTIONLINK|HIDDENCAT|EXPECTUNUSEDCATEGORY|EXPECTUNUSEDTEMPLATE|INDEX|NOINDEX|STATICREDIRECT|DISAMBIG|NOGLOBAL|"
-    "EXPECTED_UNCONNECTED_PAGE|ARCHIVEDTALK|NOTALK"
+MAGIC = re.compile(
+    rf"__(?:(?i:{NAMES['switches in any case']})|{NAMES['switches']}|{NAMES['japanese switches']})__"
+    rf"|＿＿(?:{NAMES['japanese switches']})＿＿"
 )
-JAPANESE_SWITCHES = (
-    "目次|目次強制|目次非表示|ギャラリー非表示|節編集非表示|セクション編集非表示|見出し非表示|タイトル変換無効|タイトルコンバート拒否|タイトル非表示|"
-    "内容変換無効|内容変換抑制|新しい節リンク|新しい節リンク非表示|新しいセクションリンク|新しいセクションリンク非表示|新セクションリンク|"
-    "新セクションリンク非表示|カテゴリ非表示|カテ非表示|非表示カテ|インデックス|インデックス拒否|静的転送|二重転送解消無効|二重転送修正無効"
-)
-MAGIC = re.compile(rf"__(?:{SWITCHES}|{JAPANESE_SWITCHES})__|＿＿(?:{JAPANESE_SWITCHES})＿＿")
 QUOTES = re.compile(r"''+")
 WORD = re.compile(r"\w")
 BRACKET = re.compile(r"[（(]")
@@ -386,7 +370,7 @@ def _is_silent(target: str) -> bool:
     """Return whether a link displays no text: to a file, to a category, or to the same article in another Wikipedia."""
     prefix, _, name = target.strip(AROUND_TITLE).partition(":")
     prefix = prefix.replace("_", " ").strip(AROUND_TITLE).lower()
-    return prefix in FILES or (prefix in LANGUAGES and not name.startswith(":"))
+    return prefix in SILENT or (prefix in LANGUAGES and not name.startswith(":"))
 
 
 def _drop_tables(text: str) -> str:

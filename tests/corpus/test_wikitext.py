@@ -76,6 +76,8 @@ OPENINGS = {
     "{|\n": "\n|}", "<table>": "</table>", "<ref>": "</ref>", "<ref name=a>": "</references>", "<!--": "-->", "-{": "}-", "'''": "'''",
     "[http://a ": "]", "<nowiki>": "</nowiki>", "<math>": "</math>", "<pre>": "</pre>", "(": ")", "（": "）", "「（、": "）」", "\n==": "==\n",
     "=": "x", ":": "x", "\n:*": "x", "&#1": ";", "__ABC": "__", "|": "x", "、 ": "。", "　": "x",
+    "<rt>": "</rt>", "<h3>": "</h3>", "<i style=display:none>": "</i>", "style=": "display:none", "<b a=": ">", "http://a(": ")",
+    "（<ref/>、": "）", "、<ref/>": "。", "\n|a={{b|": "\n|c=d\n}}", "\n|-\n": "|a", "\n}}": "|}", "[[a:": "|]]", "----": "\n", "&a": ";",
 }  # fmt: skip
 # Pages of n repeats of a construct o and its end c.
 SHAPES: list[Callable[[str, str, int], str]] = [
