@@ -1,4 +1,10 @@
-"""The errors that a user can cause. They are shown as one line; a bug in the course shows its traceback."""
+"""The errors that a user can cause, shown as one line, and remarks. A bug in the course shows its traceback."""
+
+import os
+import sys
+
+# Environment variable that is set by --quiet, which shows no progress bars and no remarks.
+QUIET = "COURSE_QUIET"
 
 
 class CourseError(Exception):
@@ -16,3 +22,9 @@ class UsageError(CourseError):
 def one_line(error: Exception) -> str:
     """Return the message of an exception as one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]
+
+
+def notify(text: str) -> None:
+    """Print a line to standard error, unless --quiet is given."""
+    if not os.environ.get(QUIET):
+        print(text, file=sys.stderr)

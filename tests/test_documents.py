@@ -82,6 +82,39 @@ def test_a_bad_json_line_is_named_by_its_number_in_the_file(tmp_path: Path, line
         list(documents.texts(third))
 
 
+@pytest.mark.parametrize(
+    ("written", "text", "replaced"),
+    [
+        (r"前\ud800後", "前\ufffd後", 1),
+        (r"\uDC00\uDBFF\n", "\ufffd\ufffd\n", 2),
+        # A high half before a pair.
+        (r"\ud83d\ud83d\ude00", "\ufffd😀", 1),
+        (r"\uD83D\uDE00\ud7ff\ue000", "😀\ud7ff\ue000", 0),
+        # An escaped backslash, and no escape sequence.
+        (r"\\ud800\\\ud800", "\\ud800\\\ufffd", 1),
+        (r"�あ", "�あ", 0),
+    ],
+)
+def test_a_lone_surrogate_is_replaced_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str, text: str, replaced: int
+) -> None:
+    path = write(tmp_path / "x.jsonl", f'{{"text": "前"}}\n\n{{"text": "{written}"}}\n')
+    assert list(documents.read_texts(path)) == ["前", text] == documents.sample_texts(path)
+    line = f"{path}: {replaced} lone surrogates replaced by U+FFFD, the first one in line 3\n"
+    assert capsys.readouterr().err == line * 2 * bool(replaced)
+
+
+def test_a_lone_surrogate_moves_no_place_in_a_message_and_hides_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", '{"\\ud800": "", "text": 3}\n')
+    assert "expected an object with a string" in refusal(path)
+    assert refusal(write(path, '{"text": "\\ud800" x\n')) == refusal(write(path, '{"text": "\\ufffd" x\n'))
+
+
+def test_a_sample_has_no_lone_surrogates(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", '{"text": "\\ud800あ"}\n' * 1000)
+    assert set(documents.sample_texts(path, 2000)) == {"\ufffdあ"}
+
+
 def test_plain_text_that_is_not_utf8_is_named_by_line_and_byte(tmp_path: Path) -> None:
     path = write(tmp_path / "x.txt", b"one\n\ntwo\nab\xffc\n")
     assert "line 4: not UTF-8 at byte 2" in refusal(path)

@@ -2,15 +2,13 @@
 
 import json
 import os
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from course_lib.errors import UsageError
+from course_lib.errors import QUIET, UsageError, notify
 from course_lib.language.words import tr
-from course_lib.notebooks.progress import QUIET
 from course_lib.settings import config, profiles
 
 Settings = TypeVar("Settings")
@@ -57,12 +55,6 @@ def settings(
         values = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in changed.items())
         notify(tr("settings: {values}; all others are the defaults", values=values))
     return chosen
-
-
-def notify(text: str) -> None:
-    """Print a line to standard error, unless --quiet is given."""
-    if not os.environ.get(QUIET):
-        print(text, file=sys.stderr)
 
 
 def epilog(cls: type[Any], options: Collection[str] = ()) -> str:

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course_lib.errors import CourseError
+from course_lib.errors import QUIET, CourseError
 from course_lib.files import STANDARD_OUTPUT
-from course_lib.notebooks.progress import QUIET
 
 
 @dataclasses.dataclass

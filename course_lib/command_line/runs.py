@@ -7,9 +7,9 @@ from pkgutil import resolve_name
 from typing import Annotated, Any
 
 from course_lib.checkpoints.number_formats import NumberFormat
-from course_lib.command_line import options, output
+from course_lib.command_line import output
 from course_lib.command_line.output import Shown
-from course_lib.errors import UsageError
+from course_lib.errors import UsageError, notify
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
 from course_lib.language.words import tr
@@ -43,7 +43,7 @@ class RunKind:
         if file is None or profile:
             file = Path(self.of_profile(profile))
             line = tr("settings: {path}, the run of profile {profile}", path=file, profile=profile or profiles.name())
-            options.notify(line)
+            notify(line)
         return configuration.load(self.settings, file, overrides or ()), file
 
     def train(

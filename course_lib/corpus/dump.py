@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from course_lib.errors import CourseError
-from course_lib.files import CHUNK, MAGIC, OPENERS, require_file
+from course_lib.files import CHUNK, MAGIC, OPENERS, open_binary, require_file
 
 # The first ten bytes of every bz2 stream.
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
@@ -22,7 +22,15 @@ GROUP = 1 << 18
 LONG_STREAM = 8 << 20
 # Compressed bytes; a smaller file has so few streams that splitting by pages balances the work better.
 SMALL_FILE = 8 << 20
+# Bytes; what stands before the first page of a dump is shorter: 4 kB for the Japanese Wikipedia.
+LONGEST_HEAD = 1 << 20
 PAGE, PAGE_END = b"<page>", b"</page>"
+WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
+REVISION = re.compile(rb"<revision>.*?</revision>", re.S)
+TIMESTAMP = re.compile(rb"<timestamp>\s*(.*?)\s*</timestamp>")
+# The first <id> of a revision is its own.
+IDENTIFIER = re.compile(rb"<id>\s*([0-9]+)\s*</id>")
+HIDDEN_TEXT = re.compile(rb"<text\b[^<>]*\sdeleted=")
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,42 @@ def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
         return block[:first], b"", block[first:]
     last += len(PAGE_END)
     return block[:first], block[first:last], block[last:]
+
+
+def read_head(path: Path) -> tuple[bytes, bytes]:
+    """Return what stands before the first page of a dump, and the first page up to its first revision."""
+    head = b""
+    with open_binary(path) as file:
+        while b"<revision>" not in head and len(head) < LONGEST_HEAD and (block := file.read(LONGEST_HEAD // 16)):
+            head += block
+    before, _, page = head.partition(PAGE)
+    return before, page.partition(b"<revision>")[0]
+
+
+def newest_revisions(pages: bytes) -> bytes:
+    """Remove all revisions of each page but the newest; dumps with the history of pages have all of them."""
+    if pages.count(b"<revision>") <= pages.count(PAGE):
+        return pages
+    return WHOLE_PAGE.sub(lambda page: newest_revision(page[0]), pages)
+
+
+def newest_revision(page: bytes) -> bytes:
+    """Remove all whole revisions of a page, or of the beginning of one, but the newest.
+
+    The newest has the latest time, not the last place. A revision whose text is hidden (text/@deleted in
+    https://www.mediawiki.org/xml/export-0.11.xsd) is used only if all are.
+    """
+    revisions = list(REVISION.finditer(page))
+    if len(revisions) < 2:
+        return page
+    newest = max(reversed(revisions), key=_age)
+    return page[: revisions[0].start()] + newest[0] + page[revisions[-1].end() :]
+
+
+def _age(revision: re.Match[bytes]) -> tuple[bool, bytes, int]:
+    """Return a key that is greater for a newer revision; of several in the same second, the last number is newest."""
+    time, number = TIMESTAMP.search(revision[0]), IDENTIFIER.search(revision[0])
+    return not HIDDEN_TEXT.search(revision[0]), time[1] if time else b"", int(number[1][:18]) if number else 0
 
 
 def _bz2_pieces(file: BinaryIO, path: Path) -> Iterator[Piece]:

@@ -18,6 +18,9 @@ EXAMPLE = 80
 # Reasons for which lines are removed from documents, in the order in which the lines are examined.
 LINES = ("too_long", "invalid_utf8", "duplicate_line")
 
+# Name of the count of characters that a file may not contain.
+REPLACED = mark("characters replaced by U+FFFD")
+
 
 def characters(text: str) -> int:
     """Return the number of code points in a text, not counting line breaks."""
@@ -109,7 +112,11 @@ class CorpusReport:
             "{characters_out:,} of {characters_in:,} characters ({characters})"
         )
         kept = tr(message, left=left, documents=documents, characters=characters, **vars(self)).lstrip()
-        return kept + (tr("; most frequent reasons for removal: {reasons}", reasons=because) if because else "")
+        if because:
+            kept += tr("; most frequent reasons for removal: {reasons}", reasons=because)
+        if replaced := self.counts.get(REPLACED):
+            kept += tr("; {number:,} characters replaced by U+FFFD", number=replaced)
+        return kept
 
     def table(self) -> str:
         """Return the whole report as text in aligned columns."""

@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from course_lib.corpus.literals import APART, protect, yielded
+from course_lib.corpus.scripts import LOWERED, RAISED, superscript
+
 # Language code → label that {{lang-xx|…}} puts before its words.
 LANGUAGES = {
     "en": "英", "fr": "仏", "de": "独", "it": "伊", "es": "西", "pt": "葡", "ru": "露", "la": "羅", "nl": "蘭",
@@ -23,6 +26,9 @@ SIMPLE = {
     "ndash": "–", "en dash": "–", "snd": " – ", "spaced ndash": " – ", "mdash": "—", "em dash": "—", "spaces": " ",
     "nbsp": " ", "br": "\n", "sharp": "♯", "flat": "♭", "π": "π", "pi": "π", "±": "±",
 }  # fmt: skip
+# Templates whose text is a sign of markup that is shown.
+SIGNS = {"(": "{", ")": "}", "((": "{{", "))": "}}", "[": "[", "]": "]"}
+SIMPLE |= {name: protect(sign) for name, sign in SIGNS.items()}
 
 
 def _table(name: str) -> dict[str, str]:
@@ -38,16 +44,32 @@ COUNTRIES = {code: name for codes, name in _table("countries.tsv").items() for c
 COUNTRY = re.compile(r"([A-Z]{2,3})(?:\d{4})?")
 # The length of a key is bounded, so that a long argument without "=" is not searched to its end.
 NAMED = re.compile(r"\s*+([^\s=<>\[\]]{1,50}+)\s*+=(.*)", re.S)
-RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")
-# Word between two numbers in {{convert}} → the text displayed for it.
-RANGES = dict.fromkeys(("to", "-", "–", "to(-)"), "–") | dict.fromkeys(("x", "by", "*"), " × ")
-RANGES |= {"and": " and ", "or": " or "}
+# Word between two numbers in {{convert}} and {{val}} → the text displayed for it.
+RANGES = dict.fromkeys(("to", "-", "–", "to(-)"), "–") | dict.fromkeys(("x", "by", "*", "×", "xx", "by(x)"), " × ")
+RANGES |= {"and": " and ", "or": " or ", "±": "±", "+/-": "±", ",": ", ", "+": " + "}
+# 5, 1,234.5, 5+1/2, 1/2
+NUMBER = re.compile(r"[-+−–]?(?=[.,]*[0-9])[0-9.,]++(?:[-+]?[0-9]*+//?[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+# The power in a unit: km2, m3/s, mol-1.
+UNIT_POWER = re.compile(r"(?<=[A-Za-zΩµμ])[-−]?[0-9](?![0-9A-Za-z])")
+# Units that follow their number without a space.
+CLOSE_UNITS = {"%", "‰", "°", "′", "″"}
+WHOLE_NUMBER = re.compile(r"(?<![0-9.,])[1-9][0-9]{3,30}(?![0-9])")
+SUM = re.compile(r"[-+−–±×·*/\s]")
 # {{audio}} labels that are buttons, not words in the sentence.
 BUTTONS = {"発音", "発音例", "聞く", "音声", "ヘルプ", "listen", "help"}
 
 Positional = Sequence[str]
 Named = Mapping[str, str]
 Shown = Callable[[Positional, Named], str]
+
+
+def expand(content: str, title: str = "") -> str:
+    """Return what `shown` does, with placeholders for signs that would divide the arguments of the template around it.
+
+    Marks stand at both ends of a fraction, so that 3{{sfrac|1|2}} does not become 31/2.
+    """
+    text = yielded(shown(content, title))
+    return f"{APART}{text}{APART}" if text and _RULES.get(_name(content)) is _fraction else text
 
 
 def shown(content: str, title: str = "") -> str:
@@ -59,7 +81,7 @@ def shown(content: str, title: str = "") -> str:
     name = name.strip()
     if not arguments and (country := COUNTRY.fullmatch(name)) and country[1] in COUNTRIES:
         return COUNTRIES[country[1]]
-    name = name.replace("_", " ").lower()
+    name = _name(name)
     if (word := SIMPLE.get(name)) is not None:
         return word
     if name == "pagename":
@@ -79,6 +101,10 @@ def shown(content: str, title: str = "") -> str:
             positional.append(argument.strip())
     positional += [named[str(i)] for i in range(len(positional) + 1, 10) if str(i) in named]
     return rule(positional, named)
+
+
+def _name(content: str) -> str:
+    return content.partition("|")[0].strip().replace("_", " ").lower()
 
 
 def _by_form(name: str) -> Shown | None:
@@ -129,31 +155,97 @@ def _reading(positional: Positional, _named: Named) -> str:
 
 
 def _fraction(positional: Positional, _named: Named) -> str:
-    """Write a fraction: {{sfrac|1|2}} → 1/2, {{sfrac|3|1|2}} → 3 1/2, {{sfrac|2}} → 1/2."""
-    parts = [part for part in positional if part]
-    if len(parts) > 2:
-        return f"{parts[0]} {parts[1]}/{parts[2]}"
-    return "/".join(["1", *parts] if len(parts) == 1 else parts)
+    """Write a fraction: {{sfrac|1|2}} → 1/2, {{sfrac|3|1|2}} → 3 1/2, {{sfrac|2}} → 1/2, {{sfrac|n+1|2}} → (n+1)/2."""
+    whole, upper, lower = ([""] * 3 + [part for part in positional if part])[-3:]
+    if not lower:
+        return ""
+    fraction = "/".join(f"({part})" if SUM.search(part) else part for part in (upper or "1", lower))
+    return f"{whole} {fraction}".strip()
 
 
 def _quantity(positional: Positional, _named: Named) -> str:
-    """Write a quantity in its first unit only: {{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km²."""
-    number, *rest = positional or [""]
-    if len(rest) > 1 and rest[0] in RANGES:
-        number, rest = f"{number}{RANGES[rest[0]]}{rest[1]}", rest[2:]
-    unit = rest[0] if rest else ""
-    return f"{number} {re.sub('[23]$', lambda power: power[0].translate(RAISED), unit)}".strip()
+    """Write a quantity in the units that it is given in.
+
+    {{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km², {{convert|5|ft|10|in|m}} → 5 ft 10 in.
+    """
+    if not positional:
+        return ""
+    number, rest = _series(positional)
+    shown = [number, *map(_unit, rest[:1])]
+    # A further number with a unit belongs to the quantity; one without is the precision of the conversion.
+    for part, unit in zip(rest[1::2], rest[2::2], strict=False):
+        if not NUMBER.fullmatch(part) or not unit or NUMBER.fullmatch(unit):
+            break
+        shown += [_mixed(part), _unit(unit)]
+    return " ".join(filter(None, shown))
+
+
+def _series(positional: Positional) -> tuple[str, Positional]:
+    """Return numbers with the words between them, and the arguments behind them: 10, x, 20, cm → 10 × 20, [cm]."""
+    numbers = [_mixed(positional[0])]
+    for word, number in zip(positional[1::2], positional[2::2], strict=False):
+        if word not in RANGES or not NUMBER.fullmatch(number):
+            break
+        numbers += [RANGES[word], _mixed(number)]
+    return "".join(numbers), positional[len(numbers) :]
+
+
+def _mixed(number: str) -> str:
+    """Write a number with a fraction, which {{convert}} takes as one argument: 5+1/2 → 5 1/2."""
+    return re.sub(r"(?<=[0-9])[-+](?=[0-9]+/)", " ", number).replace("//", "/")
+
+
+def _unit(unit: str) -> str:
+    return UNIT_POWER.sub(lambda power: power[0].translate(RAISED), unit)
 
 
 def _value(positional: Positional, named: Named) -> str:
-    """Write a number with its power of ten and its unit: {{val|1.5|e=6|u=km}} → 1.5×10⁶ km."""
-    number = positional[0] if positional else ""
-    power = f"×10{named['e'].translate(RAISED)}" if named.get("e") else ""
-    return f"{number}{power} {named.get('u') or named.get('ul') or ''}".strip()
+    """Write a number with its uncertainty, its power of ten and its unit.
+
+    {{val|1.5|e=6|u=km}} → 1.5×10⁶ km, {{val|1.5|0.3}} → 1.5±0.3, {{val|1.5|(3)}} → 1.5(3), {{val|5|-|7}} → 5–7.
+    """
+    number, rest = _series(positional) if positional else ("", ())
+    if rest and rest[0].startswith("("):
+        number += rest[0]
+    elif len(rest) > 1 and NUMBER.fullmatch(rest[0]) and NUMBER.fullmatch(rest[1]):
+        number = f"{number} (+{rest[0].lstrip('+')}/−{rest[1].lstrip('-−–')})"
+    elif rest and NUMBER.fullmatch(rest[0]):
+        number = f"{number}±{rest[0].lstrip('±')}"
+    if named.get("fmt") == "commas":
+        number = WHOLE_NUMBER.sub(lambda digits: f"{int(digits[0]):,}", number)
+    if named.get("e"):
+        is_single = not number or NUMBER.fullmatch(number.partition("(")[0])
+        number = (number if is_single else f"({number})") + _times_power(named["e"])
+    unit = _unit(named.get("u") or named.get("ul") or "")
+    if below := named.get("up") or named.get("upl"):
+        unit += f"/{_unit(below)}"
+    gap = "" if unit in CLOSE_UNITS else " "
+    return f"{named.get('p', '')}{number}{named.get('s', '')}{gap}{unit}".strip()
+
+
+def _times_power(exponent: str) -> str:
+    return f"×10{superscript('10', exponent)}"
 
 
 def _power(positional: Positional, _named: Named) -> str:
-    return f"×10{positional[0].translate(RAISED)}" if positional else ""
+    return _times_power(positional[0]) if positional else ""
+
+
+def _script(tag: str) -> Shown:
+    """Return a rule that leaves the argument to scripts.py, which also sees what stands before and behind it."""
+    return lambda positional, _named: f"<{tag}>{positional[0]}</{tag}>" if positional else ""
+
+
+def _formula(positional: Positional, _named: Named) -> str:
+    """Write a chemical formula: {{chem|H|2|O}} → H2O, {{chem|SO|4|2-}} → SO4²⁻, {{chem|14|6|C}} → ¹⁴₆C."""
+    shown = ""
+    for part in positional:
+        if re.fullmatch(r"[0-9]*[-+−–]", part) or (part.isdecimal() and not shown):
+            part = part.translate(RAISED)
+        elif part.isdecimal() and not shown[-1].isalpha() and shown[-1] not in ")]":
+            part = part.translate(LOWERED)
+        shown += part
+    return shown
 
 
 def _interlanguage(positional: Positional, _named: Named) -> str:
@@ -243,7 +335,9 @@ _RULES: dict[str, Shown] = (
         "e": _power,
         "interlang": _interlanguage,
         "audio": _sound,
-        "chem": _joined(""),
+        "chem": _formula,
+        "sup": _script("sup"),
+        "sub": _script("sub"),
         "hlist": _joined("・"),
         "節リンク": _joined(" § "),
         "死亡年月日と没年齢": _death,

@@ -1,7 +1,8 @@
 """Extraction of Wikipedia articles from a dump as JSON Lines: {"id", "title", "text"}.
 
 Workers decompress, parse and extract pieces of the dump. This process joins pages that were cut between two pieces.
-Only articles are kept: no redirects, other namespaces or disambiguation pages.
+Only articles are kept: no redirects, other namespaces or disambiguation pages. Of a page with several revisions, the
+newest is used.
 """
 
 import re
@@ -16,8 +17,18 @@ import orjson
 from lxml import etree
 
 from course_lib.corpus.config import WikipediaConfig
-from course_lib.corpus.dump import PAGE, PAGE_END, Piece, decompress, read_pieces, split_pages
-from course_lib.corpus.report import CorpusReport
+from course_lib.corpus.dump import (
+    PAGE,
+    WHOLE_PAGE,
+    Piece,
+    decompress,
+    newest_revision,
+    newest_revisions,
+    read_head,
+    read_pieces,
+    split_pages,
+)
+from course_lib.corpus.report import REPLACED, CorpusReport
 from course_lib.corpus.wikitext import to_text
 from course_lib.documents import path_list
 from course_lib.errors import CourseError
@@ -31,9 +42,13 @@ LONGEST_PAGE = 64 << 20
 # Characters; MediaWiki does not save pages with more bytes than this ($wgMaxArticleSize), so a longer page is damaged
 # or forged.
 LONGEST_TEXT = 2 << 20
-WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 REDIRECT = re.compile(r"\s*#(?:redirect|転送|リダイレクト)", re.I)
 TITLE = re.compile(rb"<title>(.*?)</title>", re.S)
+NAMESPACES = re.compile(rb"<namespaces>.*?</namespaces>", re.S)
+# Characters that XML 1.0 forbids, also as references (https://www.w3.org/TR/xml/#charsets).
+FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+REFERENCE = re.compile(r"&#(?:0*([0-9]+)|x0*([0-9a-fA-F]+));")
+NO_CHARACTER = 0xFFFF
 LIMITS = {"other_namespace": mark("ns is not 0"), "redirect": "", "too_long": f"> {LONGEST_TEXT}"}
 LIMITS |= {"disambiguation": mark("by its template")}
 
@@ -91,8 +106,13 @@ def _parts(source: Path, settings: WikipediaConfig, workers: int) -> Iterator[_E
         yield piece
         carry = piece.tail if piece.begins else carry
         if len(carry) > LONGEST_PAGE:
-            raise CourseError(f"{source}: {len(carry)} bytes without a whole <page>: not a MediaWiki export")
+            raise no_page(source, len(carry))
     _require_whole(source, carry)
+
+
+def no_page(source: Path, size: int) -> CourseError:
+    """Return the error for a file with so many bytes that belong to no whole page."""
+    return CourseError(f"{source}: {size} bytes without a whole <page>: not a MediaWiki export")
 
 
 def _require_whole(source: Path, carry: bytes) -> None:
@@ -109,34 +129,78 @@ def _title(page: bytes) -> str:
 def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:
     block, report = decompress(piece, source), CorpusReport()
     head, pages, tail = split_pages(block)
-    articles = b"".join(_article(page, settings, report) for page in _parse(source, pages)) if pages else b""
-    return _Extracted(head, articles, tail, PAGE in block, report, piece.read)
+    pages = newest_revisions(pages)
+    # Formats before 0.6 have no <ns> (https://www.mediawiki.org/wiki/Help:Export).
+    names = _namespaces(source) if pages.count(b"<ns") < pages.count(PAGE) else frozenset[str]()
+    articles = b"".join(_article(page, settings, names, report) for page in _parse(source, pages, report))
+    return _Extracted(head, articles, newest_revision(tail), PAGE in block, report, piece.read)
 
 
-def _parse(source: Path, pages: bytes) -> Iterator[Any]:
+def _namespaces(source: Path) -> frozenset[str]:
+    """Return the names of the namespaces of a dump other than 0, in lowercase. Raises CourseError if it has no list."""
+    listed = NAMESPACES.search(read_head(source)[0])
+    if not listed:
+        raise CourseError(f"{source}: pages without <ns>, and no <namespaces> before them; allowed: dumps with either")
+    try:
+        names = etree.fromstring(listed[0], _parser())
+    except etree.XMLSyntaxError as error:
+        raise CourseError(f"{source}: broken XML in <namespaces>: {error.msg}") from None
+    return frozenset((name.text or "").casefold() for name in names if name.get("key") != "0")
+
+
+def _parse(source: Path, pages: bytes, report: CorpusReport) -> Iterator[Any]:
     """Yield the parsed XML elements of whole pages. Raises CourseError if the XML is broken."""
+    if not pages:
+        return
     try:
         yield from etree.fromstring(b"<pages>" + pages + b"</pages>", _parser())
     except etree.XMLSyntaxError:
-        # Parse each page by itself, to name the broken one.
         for page in WHOLE_PAGE.findall(pages):
-            try:
-                element = etree.fromstring(page, _parser())
-            except etree.XMLSyntaxError as error:
-                raise CourseError(f"{source}: broken XML in the page {_title(page)!r}: {error.msg}") from None
-            yield element
+            yield _parse_page(source, page, report)
+
+
+def _parse_page(source: Path, page: bytes, report: CorpusReport) -> Any:
+    """Parse a page without the characters that XML forbids. Raises CourseError, with its title, if it is broken."""
+    page, replaced = _without_forbidden(page)
+    report.count(REPLACED, replaced)
+    try:
+        return etree.fromstring(page, _parser())
+    except etree.XMLSyntaxError as error:
+        raise CourseError(f"{source}: broken XML in the page {_title(page)!r}: {error.msg}") from None
+
+
+def _without_forbidden(page: bytes) -> tuple[bytes, int]:
+    """Replace each character that XML forbids by U+FFFD, and return their number, too.
+
+    Two surrogates that form a pair are the character that they stand for.
+    """
+    try:
+        text = page.decode("utf8", "surrogatepass")
+    except UnicodeDecodeError:
+        return page, 0
+    text = REFERENCE.sub(_resolved_if_forbidden, text)
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    text, replaced = FORBIDDEN.subn("\ufffd", text)
+    return text.encode(), replaced
+
+
+def _resolved_if_forbidden(reference: re.Match[str]) -> str:
+    digits, base = (reference[1], 10) if reference[1] else (reference[2], 16)
+    number = int(digits, base) if len(digits) < 8 else NO_CHARACTER
+    character = chr(number if number <= 0x10FFFF else NO_CHARACTER)
+    return character if FORBIDDEN.match(character) else reference[0]
 
 
 def _parser() -> Any:
     return etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True)
 
 
-def _article(page: Any, settings: WikipediaConfig, report: CorpusReport) -> bytes:
+def _article(page: Any, settings: WikipediaConfig, names: frozenset[str], report: CorpusReport) -> bytes:
     """Return one page as a JSON line; b"" if it is not kept as an article. The report counts it in either case."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
     identifier = page.findtext("id") or ""
     report.enter(text)
-    if reason := _not_an_article(page, text, settings):
+    if reason := _not_an_article(page, title, text, settings, names):
         report.remove(reason, identifier, text, title)
         return b""
     markup: Counter[str] = Counter()
@@ -150,8 +214,12 @@ def _article(page: Any, settings: WikipediaConfig, report: CorpusReport) -> byte
     return orjson.dumps({"id": identifier, "title": title, "text": plain}) + b"\n"
 
 
-def _not_an_article(page: Any, text: str, settings: WikipediaConfig) -> str:
-    if page.findtext("ns") != "0":
+def _not_an_article(page: Any, title: str, text: str, settings: WikipediaConfig, names: frozenset[str]) -> str:
+    namespace = page.findtext("ns")
+    if namespace is None:
+        prefix, colon, _ = title.partition(":")
+        namespace = "0" if not colon or prefix.casefold() not in names else ""
+    if namespace != "0":
         return "other_namespace"
     if page.find("redirect") is not None or REDIRECT.match(text):
         return "redirect"

@@ -16,8 +16,10 @@ from html.entities import html5
 from itertools import pairwise
 from pathlib import Path
 
+from course_lib.corpus import scripts
+from course_lib.corpus.literals import BAR, GUARD, protect, protect_references, restore, restore_yielded
 from course_lib.corpus.report import characters
-from course_lib.corpus.templates import RAISED, shown
+from course_lib.corpus.templates import expand
 
 # Names that MediaWiki and Wikipedia give a meaning, in wikitext.tsv: kind → names.
 # - languages: the codes of all Wikipedias (https://github.com/wikimedia/operations-mediawiki-config, langlist)
@@ -57,8 +59,8 @@ COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 # Opening tags whose content is replaced as a whole.
 NOWIKI = re.compile(r"<(nowiki)\s*>", re.I)
 EMPTY_NOWIKI = re.compile(r"<nowiki\s*/>", re.I)
-# Full-width characters for the content of <nowiki>, so that later steps do not take it for markup.
-LITERAL = str.maketrans("[]{}<>|'", "［］｛｝＜＞｜’")
+# {{!}} is a vertical bar for links and tables, but divides no arguments.
+BAR_TEMPLATE = re.compile(r"\{\{\s*!\s*\}\}")
 MATH = re.compile(rf"<(math|chem|ce){ANY_ATTRIBUTES}>", re.I)
 REFERENCE = re.compile(rf"<(ref|references){ANY_ATTRIBUTES}>", re.I)
 SELF_CLOSED_REFERENCE = re.compile(rf"<(?:ref|references){ANY_ATTRIBUTES}(?<=/)>", re.I)
@@ -84,8 +86,8 @@ BLOCK_ELEMENTS = frozenset([*LINES.split("|"), "table", "td", "th"])
 # Tags without an end tag.
 VOID = frozenset(("br", "hr", "wbr"))
 TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]*){ATTRIBUTES}>")
-# 10<sup>3</sup> must not become 103.
-EXPONENT = re.compile(rf"<sup>[\s{MARK}]*([-+−–]?\d{{1,4}})[\s{MARK}]*</sup>|\{{\{{sup\|([-+−–]?\d{{1,4}})\}}\}}", re.I)
+# Marks next to the tags of superscripts and subscripts, which would part a number from its exponent.
+SCRIPT_EDGE = re.compile(rf"{MARK}+(?=</?su[bp]\b)|(?<=<su[bp]>){MARK}+", re.I)
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
 # A closing bracket without an opening one is not part of an address, nor is punctuation at its end; MediaWiki has
 # nearly the same rule (Parser::makeFreeExternalLink).
@@ -163,13 +165,15 @@ def to_text(
         ("code", lambda t: _contents(CODE, _code, t)),
         ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub(MARK, t))),
         ("markup", lambda t: _drop_hidden(READING.sub("", t))),
-        ("markup", lambda t: BREAK.sub(_break, EXPONENT.sub(lambda m: (m[1] or m[2]).translate(RAISED), t))),
+        ("markup", lambda t: BREAK.sub(_break, t)),
         ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or MARK, t)),
         ("links", lambda t: _resolve(LINK, _link, t)),
         ("templates", lambda t: _templates(t, title)),
+        ("templates", restore_yielded),
         ("tables", _drop_tables),
         # Links that were inside templates.
         ("links", lambda t: _resolve(LINK, _link, t)),
+        ("markup", lambda t: scripts.resolve(SCRIPT_EDGE.sub("", t))),
         ("markup", lambda t: QUOTES.sub("", MAGIC.sub(MARK, TAG.sub(_tag, _contents(HEADING, _html_heading, t))))),
         ("links", lambda t: URL.sub(_address, t) if "://" in t else t),
         ("markup", _characters),
@@ -184,7 +188,7 @@ def to_text(
         before, text = text, remove(text)
         if text is not before:
             removed[reason] += left - (left := characters(text) - text.count(MARK))
-    text = _join_lines(_tidy(text), drop_sections)
+    text = restore(_join_lines(_tidy(text), drop_sections))
     for mark, stand_in in zip(own_marks, free, strict=False):
         text = text.replace(stand_in, mark)
     removed["sections and layout"] += left - characters(text)
@@ -235,7 +239,7 @@ def _templates(text: str, title: str) -> str:
 
     def words(content: str) -> str:
         end = PARAMETERS_END if NEXT_PARAMETER.search(content) else ""
-        return (shown(_arguments(content) if MARK in content else content, title) or MARK) + end
+        return (expand(_arguments(content) if MARK in content else content, title) or MARK) + end
 
     text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or MARK, text)
     text = _resolve(TEMPLATE, words, text)
@@ -244,7 +248,9 @@ def _templates(text: str, title: str) -> str:
 
 
 def _literals(text: str) -> str:
-    return EMPTY_NOWIKI.sub("", _contents(NOWIKI, lambda _, content: content.translate(LITERAL), text))
+    """Replace signs that are shown, and not markup, by placeholders."""
+    text = EMPTY_NOWIKI.sub(GUARD, _contents(NOWIKI, lambda _, content: protect(content), text))
+    return BAR_TEMPLATE.sub(BAR, protect_references(text))
 
 
 def _nothing(_tag: re.Match[str], _content: str) -> str:
@@ -320,11 +326,11 @@ def _drop_hidden(text: str) -> str:
 def _formula(_tag: re.Match[str], content: str) -> str:
     """Return the formula itself if it is readable as plain text, such as E = mc^2, or FORMULA if it needs TeX."""
     body = " ".join(content.split())
-    return FORMULA if re.search(r"[\\{}]", body) else body.translate(LITERAL)
+    return FORMULA if re.search(r"[\\{}]", body) else protect(body)
 
 
 def _code(tag: re.Match[str], content: str) -> str:
-    return content.translate(LITERAL) if "inline" in tag[2].lower() else f"\n{MARK}"
+    return protect(content) if "inline" in tag[2].lower() else f"\n{MARK}"
 
 
 def _characters(text: str) -> str:
@@ -349,7 +355,7 @@ def _link(content: str) -> str:
     """
     if MARK in content:
         content = _arguments(content)
-    target, bar, label = content.partition("|")
+    target, bar, label = content.replace(BAR, "|").partition("|")
     if "{{" in target and "}}" not in target:
         # The bar belongs to a template in the target; the link is resolved after that template.
         return f"[[{content}]]"

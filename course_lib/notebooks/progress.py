@@ -5,10 +5,8 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
+from course_lib.errors import QUIET
 from course_lib.language.words import tr
-
-# Environment variable that is set by --quiet, which shows no bars and no messages.
-QUIET = "COURSE_QUIET"
 
 
 def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:

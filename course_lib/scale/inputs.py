@@ -15,8 +15,9 @@ import orjson
 
 from course_lib.corpus.config import DownloadConfig, WebtextConfig
 from course_lib.corpus.download import download, download_address
-from course_lib.corpus.dump import PAGE, PAGE_END, STREAM, read_pieces
+from course_lib.corpus.dump import PAGE, PAGE_END, STREAM, newest_revision, read_head, read_pieces
 from course_lib.corpus.webfile import WebBatch, read_web
+from course_lib.corpus.wikipedia import LONGEST_PAGE, no_page
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import CHUNK, temporary_folder
 from course_lib.scale.store import Store
@@ -54,8 +55,11 @@ def check_source(source: str, kind: str) -> None:
 def dump_shards(path: Path, size: int) -> Iterator[bytes]:
     """Yield a dump as .bz2 files of about `size` compressed bytes, each with whole pages and at least one.
 
-    Streams of a multistream dump are copied as they are. Other dumps are compressed again, at about 15 MB/s.
+    Streams of a multistream dump are copied as they are. Other dumps are compressed again, at about 15 MB/s. If the
+    pages have no <ns>, each shard begins with the dump's list of namespaces.
     """
+    before, first_page = read_head(path)
+    start = b"" if b"<ns" in first_page else bz2.compress(before)
     shard, xml, total = bytearray(), b"", path.stat().st_size
     for piece in read_pieces(path):
         if piece.compressed:
@@ -64,15 +68,20 @@ def dump_shards(path: Path, size: int) -> Iterator[bytes]:
             more = total - piece.offset - piece.read > CHUNK // 4
             if len(shard) >= size and more and _ends_with_page(piece.content):
                 yield bytes(shard)
-                shard.clear()
+                shard[:] = start
             continue
         xml += piece.content
         while (page := xml.find(PAGE, size)) >= 0:
             if len(shard) >= size:
                 yield bytes(shard)
-                shard.clear()
+                shard[:] = start
             shard += bz2.compress(xml[:page], 1)
             xml = xml[page:]
+        if len(xml) > 2 * size:
+            last = max(xml.rfind(PAGE), 0)
+            xml = xml[:last] + newest_revision(xml[last:])
+        if len(xml) > size + LONGEST_PAGE:
+            raise no_page(path, len(xml))
     yield bytes(shard) + (bz2.compress(xml, 1) if xml else b"")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 from course_lib.corpus.config import WikipediaConfig
-from course_lib.corpus.report import CorpusReport
+from course_lib.corpus.report import REPLACED, CorpusReport
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError
 from course_lib.workspace import products as workspace
@@ -143,6 +143,142 @@ def test_bundled_sample_has_what_the_course_promises(tmp_path: Path) -> None:
     texts = [orjson.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert sum(len(text.encode()) for text in texts) >= 250_000
     assert {"redirect", "other_namespace", "disambiguation"} <= set(report.removed)
+
+
+def history(*revisions: tuple[str, str, str], name: str = "東京") -> str:
+    """A dump of one page with revisions of (number, time, text); None as text is a hidden one."""
+    texts = "".join(
+        f"<revision><id>{number}</id><parentid>1</parentid><timestamp>{time}</timestamp>"
+        f"<contributor><username>甲</username><id>99</id></contributor>{text}</revision>\n"
+        for number, time, text in revisions
+    )
+    start, end = export([(name, "@")]).split("<revision>")[0], "</page>\n</mediawiki>\n"
+    return f"{start}{texts}{end}"
+
+
+def said(text: str) -> str:
+    return f'<text xml:space="preserve">{text}{PROSE}</text>'
+
+
+HIDDEN = '<text deleted="deleted" />'
+OLD, NEW = "2004-01-01T00:00:00Z", "2024-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("revisions", "newest"),
+    [
+        ([("1", OLD, said("古い。")), ("2", NEW, said("新しい。"))], "新しい。"),
+        # By time, not by place or number.
+        ([("9", NEW, said("新しい。")), ("3", OLD, said("古い。"))], "新しい。"),
+        # In the same second, by number.
+        ([("10", NEW, said("新しい。")), ("9", NEW, said("古い。"))], "新しい。"),
+        # A hidden text is empty, wherever it stands.
+        ([("1", OLD, said("古い。")), ("2", NEW, HIDDEN)], "古い。"),
+        ([("1", OLD, HIDDEN), ("2", NEW, said("新しい。"))], "新しい。"),
+        ([("1", OLD, said("唯一の版。"))], "唯一の版。"),
+    ],
+)
+@pytest.mark.parametrize("chunk", [97, 1 << 20])
+def test_of_a_history_the_newest_revision_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revisions: list[tuple[str, str, str]], newest: str, chunk: int
+) -> None:
+    monkeypatch.setattr("course_lib.corpus.dump.CHUNK", chunk)
+    lines, report = run(tmp_path, "a.xml", history(*revisions).encode())
+    assert orjson.loads(lines) == {"id": "1", "title": "東京", "text": newest + PROSE}
+    assert (report.documents_in, report.characters_in) == (1, len(newest + PROSE))
+
+
+def test_a_page_whose_newest_text_is_empty_or_all_hidden_is_too_short(tmp_path: Path) -> None:
+    for revisions in ([("1", OLD, said("古い。")), ("2", NEW, "<text />")], [("1", OLD, HIDDEN), ("2", NEW, HIDDEN)]):
+        lines, report = run(tmp_path, "a.xml", history(*revisions).encode())
+        assert lines == b"" and report.removed["too_short"].count == 1
+
+
+def test_a_history_longer_than_any_page_needs_no_memory_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    revisions = [(str(i), f"{2004 + i % 7}-01-01T00:00:00Z", said(f"版{i}。" + "あ" * 20_000)) for i in range(300)]
+    xml = history(*revisions).encode()
+    expected, _ = run(tmp_path, "a.xml", xml)
+    # Of the last year, the last one.
+    assert orjson.loads(expected)["text"].startswith("版293。")
+    monkeypatch.setattr("course_lib.corpus.wikipedia.LONGEST_PAGE", 3 << 20)
+    assert len(xml) > 5 * (3 << 20)
+    for name, content in {"b.xml": xml, "c.xml.gz": gzip.compress(xml, 1), "d.xml.bz2": bz2.compress(xml)}.items():
+        assert run(tmp_path, name, content, workers=2)[0] == expected, name
+
+
+def without_ns(xml: str) -> str:
+    """A dump as MediaWiki wrote it before format 0.6."""
+    return re.sub(r" *<ns>.*?</ns>\n", "", xml)
+
+
+TITLES = [
+    "ミッション:インポッシブル",
+    "Wikipedia:井戸端",
+    "東京",
+    "ノート:東京",
+    "Re:ゼロ",
+    "ノート",
+    "利用者:甲",
+    ":コロン",
+]
+ARTICLES = ["ミッション:インポッシブル", "東京", "Re:ゼロ", "ノート", ":コロン"]
+
+
+def test_a_dump_without_ns_is_judged_by_titles_and_its_own_namespaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xml = export((title, PROSE) for title in TITLES)
+    expected, report = run(tmp_path, "a.xml", xml.encode())
+    assert [orjson.loads(line)["title"] for line in expected.splitlines()] == ARTICLES
+    monkeypatch.setattr("course_lib.corpus.dump.CHUNK", 3000)
+    found, counted = run(tmp_path, "a.xml", without_ns(xml).encode())
+    assert found == expected and counted == report
+    # Workers see pieces without the header of the dump.
+    monkeypatch.setattr("course_lib.corpus.dump.SMALL_FILE", 0)
+    monkeypatch.setattr("course_lib.corpus.dump.GROUP", 100)
+    assert run(tmp_path, "b.xml.bz2", multistream(without_ns(xml), 2), workers=2)[0] == expected
+    # Names of another dump: there, ノート is none.
+    other = without_ns(xml).replace(">ノート</namespace>", ">Talk</namespace>")
+    lines, _ = run(tmp_path, "a.xml", other.encode())
+    assert [orjson.loads(line)["title"] for line in lines.splitlines()] == [*ARTICLES[:2], "ノート:東京", *ARTICLES[2:]]
+
+
+def test_a_dump_without_ns_and_without_namespaces_is_an_error(tmp_path: Path) -> None:
+    xml = re.sub("<siteinfo>.*</siteinfo>", "", without_ns(XML), flags=re.S)
+    assert "pages without <ns>, and no <namespaces> before them" in fails(tmp_path, "a.xml", xml.encode())
+    # With <ns>, it needs none.
+    bare = re.sub("<siteinfo>.*</siteinfo>", "", XML, flags=re.S)
+    assert run(tmp_path, "a.xml", bare.encode())[1].documents_out == 40
+
+
+@pytest.mark.parametrize(
+    ("written", "shown", "replaced"),
+    [
+        ("前&#x0E;後", "前\ufffd後", 1),
+        ("前\x01&#0;&#31;後", "前" + "\ufffd" * 3 + "後", 3),
+        ("前\ufffe&#xFFFF;&#65535;後", "前" + "\ufffd" * 3 + "後", 3),
+        ("前&#xD800;後&#99999999999;", "前\ufffd後\ufffd", 2),
+        ("&#xD83D;&#xDE00;後", "😀後", 0),
+        ("&#x3042;&#65;&#9;後", "あA 後", 0),
+    ],
+)
+def test_a_character_that_xml_forbids_is_replaced_and_counted(
+    tmp_path: Path, written: str, shown: str, replaced: int
+) -> None:
+    xml = export([*PAGES[:3], ("題", f"@{PROSE}"), *PAGES[3:]]).replace("@", written)
+    lines, report = run(tmp_path, "a.xml", xml.encode())
+    articles = [orjson.loads(line) for line in lines.splitlines()]
+    assert articles[3]["text"] == shown + PROSE and len(articles) == 41
+    assert report.counts.get(REPLACED, 0) == replaced
+    assert (f"; {replaced} characters replaced by U+FFFD" in report.summary()) == bool(replaced)
+
+
+def test_a_raw_surrogate_and_a_bad_title_are_replaced_but_broken_xml_is_an_error(tmp_path: Path) -> None:
+    raw = export([("題\x02", f"@{PROSE}")]).encode().replace(b"@", "前\ud800後".encode("utf8", "surrogatepass"))
+    lines, report = run(tmp_path, "a.xml", raw)
+    assert orjson.loads(lines) == {"id": "1", "title": "題\ufffd", "text": f"前\ufffd後{PROSE}"}
+    assert report.counts[REPLACED] == 2
+    assert "broken XML in the page '題" in fails(tmp_path, "a.xml", raw.replace(b"@", b"").replace(b"</text>", b"</b>"))
 
 
 def test_several_dumps_are_one_product(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ CASES = [
     ("[[ローマ (曖昧さ回避)|]]と[[a_b]]", "ローマとa b"),
     ("[https://example.com 説明]と https://example.com/a?b=c です。", "説明と です。"),
     ("<!-- 消す\n== 見出しではない == -->残る。", "残る。"),
-    ("記法は<nowiki>[[リンク]]と{{t}}</nowiki>です。", "記法は［［リンク］］と｛｛t｝｝です。"),
+    ("記法は<nowiki>[[リンク]]と{{t}}</nowiki>です。", "記法は[[リンク]]と{{t}}です。"),
     ("式<math>E = mc^2</math>と<math>\\frac{a}{b}</math>。", "式E = mc^2と〈数式〉。"),
     ("水はH<sub>2</sub>O、{{ルビ|山|やま}}、一行<br />二行。", "水はH2O、山（やま）、一行\n二行。"),
-    ("10<sup>-3</sup>m<sup>2</sup>と{{sup|14}}C、n<sup>k</sup>", "10⁻³m²と¹⁴C、nk"),
+    ("10<sup>-3</sup>m<sup>2</sup>と{{sup|14}}C、n<sup>k</sup>", "10⁻³m²と¹⁴C、n^k"),
     ("100&nbsp;km&mdash;A&amp;B&amp;nbsp;C&#12354;", "100 km—A&B Cあ"),
     ("<gallery>\nA.jpg|[[x]]\n</gallery>本文", "本文"),
     ('<syntaxhighlight lang="c">\nint main(){{ }}\n</syntaxhighlight>\n本文', "本文"),
@@ -59,10 +59,88 @@ CASES = [
     ("前\n<table>\n{|\n| a\n</table>\n後", "前\n後"),
     ("前\n{{(!}} class=a\n{{!}} b\n{{!)}}\n後", "前\n後"),
     ("[[{{lang|fr|Paris}}|{{nowrap|花の都}}]]と[[[a]]]と[[a|b[[c|d]]e", "花の都と[a]とa|bde"),
-    ("記法<NOWIKI>''a''</nowiki>と<nowiki />終<nowiki>閉じない。", "記法’’a’’と終閉じない。"),
+    ("記法<NOWIKI>''a''</nowiki>と<nowiki />終<nowiki>閉じない。", "記法''a''と終閉じない。"),
     ("&#" + "1" * 5000 + ";字と&amp;#" + "1" * 5000 + ";A", "字とA"),
     ("=== 見出し ==\n文。\n=\n===\n= 後 =\n文。", "= 見出し\n文。\n\n後\n文。"),
     ("", ""),
+    # Signs that templates, <nowiki>, formulas and character references show.
+    (
+        "直線は{{math|''y'' {{=}} ''ax'' + ''b''}}で、{{math|{{!}}''z''{{!}} &lt; 1}}、{{nowrap|幅 {{=}} 3}}である。",
+        "直線はy = ax + bで、|z| < 1、幅 = 3である。",
+    ),
+    (
+        "甲{{lang|fr|a{{=}}b}}、{{small|価格{{=}}100円}}、{{読み仮名|A{{!}}B|エービー}}",
+        "甲a=b、価格=100円、A|B（エービー）",
+    ),
+    (
+        "深い{{small|{{nowrap|{{lang|en|a{{=}}b{{!}}c{{!!}}d}}}}}}と{{quote|{{en|1=x=1}}}}",
+        "深いa=b|c||dとx=1",
+    ),
+    ("{{仮リンク|A{{=}}B|en|A=B}}と{{仮リンク|a|en|b|label=札{{=}}名}}", "A=Bと札=名"),
+    (
+        '{{small|<span style{{=}}"color:red">赤</span>}}い[[A{{!}}別名]]と[[ファイル:a.jpg{{!}}thumb]]。',
+        "赤い別名と。",
+    ),
+    (
+        "{{small|<nowiki>a|b=c</nowiki>}}と{{small|<math>|x|=1</math>}}と{{lang|en|a&#124;b&#x3D;c}}。",
+        "a|b=cと|x|=1とa|b=c。",
+    ),
+    (
+        "[[&#91;Co&#93;]]、[[C&#35;]]、[[甲|乙&#124;丙]]、&#91;&#91;丁&#93;&#93;、&#123;&#123;t&rcub;&rcub;",
+        "[Co]、C#、乙|丙、[[丁]]、{{t}}",
+    ),
+    (
+        "<nowiki>* 星</nowiki>\n<nowiki/># 番号\n&#42; 印\n<nowiki>== 節 ==</nowiki>",
+        "* 星\n# 番号\n* 印\n== 節 ==",
+    ),
+    (
+        "式は<nowiki>{{=}}</nowiki>と{{((}}t{{))}}、<nowiki>https://a.example/?b=c</nowiki>です。",
+        "式は{{=}}と{{t}}、です。",
+    ),
+    ("前\n{{{!}} class=a\n{{!-}}\n{{!}} b {{!!}} c\n{{!}}}\n後", "前\n後"),
+    ("価格=100円、A|B、{{small|a|b}}、{{small|x=1}}終", "価格=100円、A|B、a、終"),
+    # Superscripts and subscripts.
+    (
+        "10<sup>-3.5</sup>、10<sup>100000</sup>、10<SUP>&minus;''n''</SUP>、x<sup>1.5</sup>2",
+        "10^-3.5、10^100000、10^−n、x^(1.5)2",
+    ),
+    (
+        "x<sup>n+1</sup>、2<sup>2n</sup>、(a+b)<sup>n</sup>、''e''<sup>''ix''</sup>、&alpha;<sup>1/2</sup>",
+        "x^(n+1)、2^(2n)、(a+b)^n、e^(ix)、α^(1/2)",
+    ),
+    (
+        "2<sup>3<sup>2</sup></sup>、2<sup>2<sup>n</sup></sup>、f<sup>(n)</sup>、{{mvar|x}}{{sup|k}}、sin<sup>n</sup>",
+        "2^(3²)、2^(2^n)、f^(n)、x^k、sin^n",
+    ),
+    (
+        "1<sup>st</sup>、n<sup>th</sup>、XX<sup>e</sup>、1<sup>ère</sup>、No<sup>o</sup>、20<sup>o</sup>C",
+        "1st、nth、XXe、1ère、Noo、20oC",
+    ),
+    (
+        "東京<sup>1)</sup>、東京<sup>[注 1]</sup>、Rome<sup>a)</sup>、Rome<sup>a</sup>、X<sup>TM</sup>、人<sup>n</sup>、値<sup>*</sup>",
+        "東京1)、東京[注 1]、Romea)、Romea、XTM、人n、値*",
+    ),
+    (
+        "5<sup>1)</sup>、注<sup>注1</sup>5人、10<sup>1,000</sup>、10<sub>a</sub>、10<sup>3<sup>5",
+        "5¹)、注注¹5人、10¹,⁰⁰⁰、10a、10 3 5",
+    ),
+    (
+        "SO<sub>4</sub><sup>2−</sup>、Ca<sup>2+</sup>、Na<sup>+</sup>、C<sub>6</sub>H<sub>12</sub>O<sub>6</sub>",
+        "SO4²⁻、Ca²⁺、Na⁺、C6H12O6",
+    ),
+    (
+        "<sup>14</sup><sub>6</sub>C、m<sup>2</sup>、[[km|km<sup>2</sup>]]、'''10'''<sup>3</sup>、年<sup>1</sup>",
+        "¹⁴₆C、m²、km²、10³、年¹",
+    ),
+    (
+        "1010<sub>2</sub>、log<sub>2</sub>8、log<sub>10</sub>x、x<sub>1</sub>、E<sub>a</sub>、10{{sub|2}}、a<sub>1</sub><sub>2</sub>",
+        "1010₂、log₂8、log₁₀x、x1、Ea、10₂、a1₂",
+    ),
+    # Fractions behind a digit.
+    (
+        "3{{sfrac|1|2}}、'''3'''{{frac|1|2}}個、{{sfrac|1|2}}5、計{{frac|2}}、5<sup>{{sfrac|1|2}}</sup>",
+        "3 1/2、3 1/2個、1/2 5、計1/2、5^(1/2)",
+    ),
 ]
 
 
@@ -78,6 +156,7 @@ OPENINGS = {
     "=": "x", ":": "x", "\n:*": "x", "&#1": ";", "__ABC": "__", "|": "x", "、 ": "。", "　": "x",
     "<rt>": "</rt>", "<h3>": "</h3>", "<i style=display:none>": "</i>", "style=": "display:none", "<b a=": ">", "http://a(": ")",
     "（<ref/>、": "）", "、<ref/>": "。", "\n|a={{b|": "\n|c=d\n}}", "\n|-\n": "|a", "\n}}": "|}", "[[a:": "|]]", "----": "\n", "&a": ";",
+    "<sup>": "</sup>", "1<sub>''": "''</sub>", "<sup": ">", "&#91": ";", "{{!}}": "{{=}}", "{{sfrac|1|": "}}",
 }  # fmt: skip
 # Pages of n repeats of a construct o and its end c.
 SHAPES: list[Callable[[str, str, int], str]] = [
@@ -105,6 +184,9 @@ MIXED: list[Callable[[int], str]] = [
     lambda n: "{{small|" * n + "x" * 20 * n + "}}" * n,
     lambda n: "( " + " " * n,
     lambda n: "\n" * n + ")",
+    lambda n: "{{convert|" + "1" * n + "x|" + "1" * n + "x|m}}",
+    lambda n: "{{convert|1" + "|x|1" * n + "|m}}",
+    lambda n: "'" * n + "<sup>" + "1" * n + "x</sup>" * 2,
 ]
 PAGES = [partial(shape, o, c) for shape in SHAPES for o, c in OPENINGS.items()] + MIXED
 

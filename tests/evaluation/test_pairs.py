@@ -56,3 +56,10 @@ def test_a_file_with_more_keys_and_empty_lines(tmp_path: Path) -> None:
     row = {"phenomenon": "x", "good": "a", "bad": "b", "note": 1}
     (tmp_path / "pairs.jsonl").write_text(f"\n{json.dumps(row)}\n\n", encoding="utf8")
     assert pairs.read_pairs(tmp_path / "pairs.jsonl") == [Pair("x", "a", "b")]
+
+
+def test_a_lone_surrogate_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_QUIET", "1")
+    row = {"phenomenon": "x", "good": "a\ud800", "bad": "😀"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(row), encoding="utf8")
+    assert pairs.read_pairs(tmp_path / "pairs.jsonl") == [Pair("x", "a\ufffd", "😀")]

@@ -25,6 +25,17 @@ def test_a_sentence_a_line_and_an_empty_line_between_documents(tmp_path: Path) -
     assert (report.documents, report.lines, report.unanalysed) == (4, 5, 0)
 
 
+def test_a_lone_surrogate_costs_one_character(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [{"text": "雨\ud800と😀が降った。"}, {"text": "終わり。"}]
+    source = tmp_path / "in.jsonl"
+    # Python writes all three as escape sequences.
+    source.write_text("".join(json.dumps(text) + "\n" for text in texts), encoding="utf8")
+    assert segment_file(source, tmp_path / "out.txt", workers=2).documents == 2
+    segmented = (tmp_path / "out.txt").read_text(encoding="utf8").replace(" ", "")
+    assert segmented == "雨\ufffdと😀が降った。\n\n終わり。\n\n"
+    assert capsys.readouterr().err == f"{source}: 1 lone surrogates replaced by U+FFFD, the first one in line 1\n"
+
+
 def test_spaces_may_be_dropped(tmp_path: Path) -> None:
     segment_file(
         jsonl(tmp_path / "in.jsonl", ["AB CD。x\n\ny"]), tmp_path / "out.txt", SegmentConfig(mark_spaces=False)

@@ -63,6 +63,18 @@ def test_pieces_hold_every_line_once_and_fit(texts, limit):
                 assert len(piece) + 1 + len(follower.split("\n")[0]) > limit
 
 
+def test_a_lone_surrogate_is_an_unknown_character(tmp_path, ours, capsys):
+    pairs = [{"prompt": "\ud800", "target": "大学"}, {"prompt": "\ud83d\ude00", "target": "大\udc00学"}]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf8")
+    clean = write(
+        tmp_path / "u.jsonl", [{"prompt": "\ufffd", "target": "大学"}, {"prompt": "😀", "target": "大\ufffd学"}]
+    )
+    assert data.load(config(tmp_path / "t.jsonl", form="pairs"), ours).train == (
+        data.load(config(clean, form="pairs"), ours).train
+    )
+    assert "t.jsonl: 2 lone surrogates replaced by U+FFFD, the first one in line 1" in capsys.readouterr().err
+
+
 def test_lines_are_prepared_as_the_base_was_trained(tmp_path, ours):
     path = write(tmp_path / "t.jsonl", [{"text": "早稲田大学で\r\n\r\n勉強している。"}])
     found = data.load(config(path), ours)

@@ -2,6 +2,7 @@
 
 import bz2
 import random
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from course_lib.corpus.dump import read_pieces
 from course_lib.corpus.report import write_report
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.corpus.wikipedia import extract
+from course_lib.errors import CourseError
 from course_lib.scale import inputs
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.run import prepare, run
@@ -117,6 +119,43 @@ def cut_and_extract(path: Path, size: int) -> list[bytes]:
         documents += path.with_name("shard.jsonl").read_bytes()
     assert documents == plain.read_bytes() and documents.count(b"\n") > 50
     return shards
+
+
+@pytest.mark.parametrize("form", ["multistream", "one stream", "xml"])
+def test_dumps_without_ns_are_cut_with_their_namespaces(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if form == "multistream":
+        monkeypatch.setattr(dump, "SMALL_FILE", 0)
+        monkeypatch.setattr(dump, "GROUP", 1 << 10)
+        monkeypatch.setattr(dump, "CHUNK", 1 << 11)
+    monkeypatch.setattr(inputs, "CHUNK", 1 << 10)
+    titles = ("ミッション:", "ノート:", "題名")
+    xml = export((f"{titles[i % 3]}{i}", f"これは{i}番目の記事の本文です。" * (9 + i % 7)) for i in range(300))
+    xml = re.sub(r" *<ns>.*?</ns>\n", "", xml)
+    content = multistream(xml, 7) if form == "multistream" else xml.encode()
+    path = tmp_path / ("dump.xml" if form == "xml" else "dump.xml.bz2")
+    path.write_bytes(bz2.compress(content) if form == "one stream" else content)
+    assert len(cut_and_extract(path, 2_000)) >= 3
+
+
+def test_histories_are_cut_to_the_newest_revisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    revision = re.compile("<revision>.*?</revision>", re.S)
+
+    def doubled(match: re.Match[str]) -> str:
+        old = re.sub("<timestamp>2024", "<timestamp>2004", match[0]).replace("本文", "旧文")
+        return match[0] + old * 30
+
+    path = tmp_path / "dump.xml"
+    path.write_text(revision.sub(doubled, _articles(100)), encoding="utf8")
+    monkeypatch.setattr(dump, "CHUNK", 1 << 11)
+    monkeypatch.setattr(inputs, "LONGEST_PAGE", 10_000)
+    cut_and_extract(path, 2_000)
+    assert "旧文" not in path.with_name("plain.jsonl").read_text(encoding="utf8")
+    # A revision, though, has to be of bounded length.
+    monkeypatch.setattr(inputs, "LONGEST_PAGE", 100)
+    with pytest.raises(CourseError, match="without a whole <page>"):
+        list(inputs.dump_shards(path, 300))
 
 
 @pytest.mark.parametrize("form", ["multistream", "one stream", "xml"])
