@@ -170,7 +170,7 @@ def to_text(
         ("tables", _drop_tables),
         # Links that were inside templates.
         ("links", lambda t: _resolve(LINK, _link, t)),
-        ("markup", lambda t: QUOTES.sub("", MAGIC.sub(MARK, TAG.sub(_tag, _contents(HEADING, _html_heading, t))))),
+        ("markup", lambda t: QUOTES.sub("", MAGIC.sub(MARK, TAG.sub(_tag, _html_headings(t))))),
         ("links", lambda t: URL.sub(_address, t) if "://" in t else t),
         ("markup", _characters),
     )
@@ -234,10 +234,11 @@ def _templates(text: str, title: str) -> str:
     """Replace templates by the words they display, and parameters by their defaults: {{{1|word}}} → word."""
 
     def words(content: str) -> str:
-        end = PARAMETERS_END if NEXT_PARAMETER.search(content) else ""
+        end = PARAMETERS_END if "\n" in content and NEXT_PARAMETER.search(content) else ""
         return (shown(_arguments(content) if MARK in content else content, title) or MARK) + end
 
-    text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or MARK, text)
+    if "{{{" in text:
+        text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or MARK, text)
     text = _resolve(TEMPLATE, words, text)
     text = BROKEN_TEMPLATE.sub("", text) if "{{" in text else text
     return SWALLOWED_END.sub("", text).replace(PARAMETERS_END, "") if PARAMETERS_END in text else text
@@ -272,6 +273,10 @@ def _is_type(tag: re.Match[str]) -> bool:
     """Return whether a name in angle brackets directly follows a word, as a type does in source code."""
     before = tag.string[tag.start() - 1 : tag.start()]
     return tag[0] == f"<{tag[1]}>" and before.isascii() and before.isalnum()
+
+
+def _html_headings(text: str) -> str:
+    return _contents(HEADING, _html_heading, text) if "<h" in text or "<H" in text else text
 
 
 def _html_heading(tag: re.Match[str], content: str) -> str:
@@ -408,7 +413,7 @@ def _drop_tables(text: str) -> str:
 
 def _drop_rows(text: str) -> str:
     """Remove the cells in each section that has a row of a table without a beginning."""
-    if not ROW.search(text):
+    if "|-" not in text or not ROW.search(text):
         return text
     borders = [0, *(heading.start() for heading in NEXT_HEADING.finditer(text)), len(text)]
     sections = [text[start:end] for start, end in pairwise(borders)]
