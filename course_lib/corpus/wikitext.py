@@ -113,8 +113,9 @@ SWALLOWED_END = re.compile(rf"^[ \t{MARK}]*(?:\{{\{{|\|[^|=\n]*=)[^\n]*{PARAMETE
 # {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
 WIKI_TABLE_EDGE = re.compile(rf"^[ :;*#\t{MARK}]*(\{{\|)|^[ \t{MARK}]*(\|\}})(?!\}})", re.M)
 TABLE_EDGE = re.compile(rf"{WIKI_TABLE_EDGE.pattern}|<(table){ATTRIBUTES}>|</table{ATTRIBUTES}>", re.M | re.I)
-# Rows of a table that a template begins; such a table displays all lines that begin with | or ! as cells.
+# Rows and the end of a table that a template begins; all lines that begin with | or ! are cells of it.
 ROW = re.compile(rf"^[ \t{MARK}]*\|-+[ \t{MARK}]*(?:[A-Za-z-]+[ \t]*=.*)?$", re.M)
+TABLE_END = re.compile(rf"^[ \t{MARK}]*\|\}}(?!\}})", re.M)
 CELL = re.compile(rf"^[ \t{MARK}]*[|!].*", re.M)
 HTML_TABLE = re.compile(r"</?table\b", re.I)
 NEXT_HEADING = re.compile(rf"^{MARK}*==", re.M)
@@ -137,10 +138,10 @@ SEPARATORS = "、，。．,;；・／/ \t\u00a0\u3000"
 BEFORE_CLOSING = "、，,;；・／/ \t\n\u00a0\u3000"
 AT_LINE_START = "、。，． \t\u00a0\u3000"
 COMMAS = re.compile(r"[、，][、，\s]*(?=[、，。．])|(?<=[。．])[、，\s]+|(?<=(?<![。．])[。．])[。．](?![。．])")
-# Spaces inside full-width brackets, line breaks inside any. A repeat count is bounded, so that a page full of line
+# Spaces inside round full-width brackets, line breaks inside any. A repeat count is bounded, so that a page full of line
 # breaks takes no longer than any other page.
-AFTER_OPENING = re.compile(r"（\s+|\(\s*\n\s*")
-BREAK_BEFORE_CLOSING = re.compile(r"\n\s{0,20}(?=[）)])")
+AFTER_OPENING = re.compile(r"（\s+|[(「『［]\s*\n\s*")
+BREAK_BEFORE_CLOSING = re.compile(r"\n\s{0,20}(?=[）)」』］])")
 AFTER_STOP = re.compile(r"。[ \u3000]+")
 ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # Python raises an error for integers of more than 4,300 digits; no code point has eight digits.
@@ -332,7 +333,7 @@ def _drop_hidden(text: str) -> str:
 def _formula(_tag: re.Match[str], content: str) -> str:
     """Return the formula itself if it is readable as plain text, such as E = mc^2, or FORMULA if it needs TeX."""
     body = " ".join(content.split())
-    return FORMULA if re.search(r"[\\{}]", body) else protect(body)
+    return FORMULA if re.search(r"[\\{}]", body) else (protect(body) or MARK)
 
 
 def _code(tag: re.Match[str], content: str) -> str:
@@ -419,12 +420,23 @@ def _drop_tables(text: str) -> str:
 
 
 def _drop_rows(text: str) -> str:
-    """Remove the cells in each section that has a row of a table without a beginning."""
-    if "|-" not in text or not ROW.search(text):
-        return text
-    borders = [0, *(heading.start() for heading in NEXT_HEADING.finditer(text)), len(text)]
-    sections = [text[start:end] for start, end in pairwise(borders)]
-    return "".join(CELL.sub("", section) if ROW.search(section) else section for section in sections)
+    """Remove the cells of tables without a beginning: in each section with a row, and above the end of a table."""
+    if "|-" in text and ROW.search(text):
+        borders = [0, *(heading.start() for heading in NEXT_HEADING.finditer(text)), len(text)]
+        sections = [text[start:end] for start, end in pairwise(borders)]
+        text = "".join(CELL.sub("", section) if ROW.search(section) else section for section in sections)
+    return _drop_cells(text) if "|}" in text and TABLE_END.search(text) else text
+
+
+def _drop_cells(text: str) -> str:
+    kept: list[str] = []
+    inside = False
+    for line in reversed(text.split("\n")):
+        ends = TABLE_END.match(line) is not None
+        inside = ends or (inside and CELL.match(line) is not None)
+        if ends or not inside:
+            kept.append(line)
+    return "\n".join(reversed(kept))
 
 
 def _tidy(text: str) -> str:
