@@ -138,8 +138,8 @@ SEPARATORS = "、，。．,;；・／/ \t\u00a0\u3000"
 BEFORE_CLOSING = "、，,;；・／/ \t\n\u00a0\u3000"
 AT_LINE_START = "、。，． \t\u00a0\u3000"
 COMMAS = re.compile(r"[、，][、，\s]*(?=[、，。．])|(?<=[。．])[、，\s]+|(?<=(?<![。．])[。．])[。．](?![。．])")
-# Spaces inside round full-width brackets, line breaks inside any. A repeat count is bounded, so that a page full of line
-# breaks takes no longer than any other page.
+# Spaces inside round full-width brackets, line breaks inside any. A repeat count is bounded, so that a page full of
+# line breaks takes no longer than any other page.
 AFTER_OPENING = re.compile(r"（\s+|[(「『［]\s*\n\s*")
 BREAK_BEFORE_CLOSING = re.compile(r"\n\s{0,20}(?=[）)」』］])")
 AFTER_STOP = re.compile(r"。[ \u3000]+")
