@@ -26,6 +26,7 @@ PLACES = 64
 # A line longer than this [bytes] is an error, because its words and ids use up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
 KANA = re.compile("[ぁ-んァ-ヶ]")
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # An escape sequence in a JSON string; group 1 is half of a surrogate pair without the other half.
 ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
@@ -91,8 +92,7 @@ def without_lone_surrogates(line: bytes) -> tuple[bytes, int]:
 
     RFC 8259, section 8.2, allows them, but they are no characters. A pair, such as \\ud83d\\ude00, is one.
     """
-    # Lines without any, which are nearly all, are found to be so in a fraction of the time of the pattern.
-    if b"\\ud" not in line and b"\\uD" not in line:
+    if not SURROGATE.search(line):
         return line, 0
     alone = sum(1 for escape in ESCAPE.finditer(line) if escape[1])
     return ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], line), alone

@@ -36,6 +36,7 @@ ATOM = re.compile(rf"[-+−–±]?(?:[0-9]+(?:\.[0-9]+)?|[{LETTER}])")
 BRACKETED = re.compile(r"\(([^()]*)\)")
 LETTERS = re.compile(rf"[{LATIN}.]+")
 LAST_WORD = re.compile(rf"[{LATIN}]+$")
+NUMBER_IN_BRACKETS = re.compile(r"\([0-9.]+\)$")
 STARTS_WITH_DIGIT = re.compile(r"[.,]?\d")
 ENDS_WITH_DIGIT = re.compile(r"\d[.,]?$")
 # "o" is the numero sign in No, and the degree sign.
@@ -68,10 +69,11 @@ def superscript(before: str, content: str, after: str = "") -> str:
 
 
 def subscript(before: str, content: str, after: str = "") -> str:
-    """Return what is written for a subscript between two texts: 1010₂ and log₂x, but H2O and x1."""
+    """Return what is written for a subscript between two texts: 1010₂, (101)₂ and log₂x, but H2O and x1."""
     plain = restore(unescape(MARKUP.sub("", content))).strip()
     word = _last_word(before)
-    if _glued(before, plain, after) or (len(word) > 1 and word.islower()):
+    is_base = NUMBER_IN_BRACKETS.search(before) or (len(word) > 1 and word.islower())
+    if is_base or _glued(before, plain, after):
         return content.translate(LOWERED)
     return content
 

@@ -8,6 +8,7 @@ spaces.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from course_lib.corpus.literals import APART, protect, yielded
@@ -156,7 +157,7 @@ def _reading(positional: Positional, _named: Named) -> str:
 
 def _fraction(positional: Positional, _named: Named) -> str:
     """Write a fraction: {{sfrac|1|2}} → 1/2, {{sfrac|3|1|2}} → 3 1/2, {{sfrac|2}} → 1/2, {{sfrac|n+1|2}} → (n+1)/2."""
-    whole, upper, lower = ([""] * 3 + [part for part in positional if part])[-3:]
+    whole, upper, lower = ["", "", "", *[part for part in positional if part][:3]][-3:]
     if not lower:
         return ""
     fraction = "/".join(f"({part})" if SUM.search(part) else part for part in (upper or "1", lower))
@@ -164,20 +165,25 @@ def _fraction(positional: Positional, _named: Named) -> str:
 
 
 def _quantity(positional: Positional, _named: Named) -> str:
-    """Write a quantity in the units that it is given in.
+    """Write a quantity in the units that it is given in, without the units that it is converted to.
 
-    {{convert|3776|m}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km², {{convert|5|ft|10|in|m}} → 5 ft 10 in.
+    {{convert|3776|m|ft}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km², {{convert|5|ft|10|in|m}} → 5 ft 10 in.
     """
-    if not positional:
-        return ""
-    number, rest = _series(positional)
-    shown = [number, *map(_unit, rest[:1])]
-    # A further number with a unit belongs to the quantity; one without is the precision of the conversion.
-    for part, unit in zip(rest[1::2], rest[2::2], strict=False):
-        if not NUMBER.fullmatch(part) or not unit or NUMBER.fullmatch(unit):
+    shown, kind = "", "start"
+    for part, following in zip_longest(positional, positional[1:], fillvalue=""):
+        before_number = bool(NUMBER.fullmatch(following))
+        if part in RANGES and before_number:
+            shown, kind = shown + RANGES[part], "range"
+        elif kind in ("start", "range"):
+            shown, kind = shown + _mixed(part), "number"
+        elif kind == "number" and not NUMBER.fullmatch(part):
+            shown, kind = f"{shown} {_unit(part)}", "unit"
+        # A number before a unit belongs to the quantity; any other one is the precision of the conversion.
+        elif kind == "unit" and NUMBER.fullmatch(part) and following and not before_number:
+            shown, kind = f"{shown} {_mixed(part)}", "number"
+        else:
             break
-        shown += [_mixed(part), _unit(unit)]
-    return " ".join(filter(None, shown))
+    return shown.strip()
 
 
 def _series(positional: Positional) -> tuple[str, Positional]:
@@ -210,7 +216,7 @@ def _value(positional: Positional, named: Named) -> str:
     elif len(rest) > 1 and NUMBER.fullmatch(rest[0]) and NUMBER.fullmatch(rest[1]):
         number = f"{number} (+{rest[0].lstrip('+')}/−{rest[1].lstrip('-−–')})"
     elif rest and NUMBER.fullmatch(rest[0]):
-        number = f"{number}±{rest[0].lstrip('±')}"
+        number = f"{number}±{rest[0].lstrip('+-−–')}"
     if named.get("fmt") == "commas":
         number = WHOLE_NUMBER.sub(lambda digits: f"{int(digits[0]):,}", number)
     if named.get("e"):

@@ -131,8 +131,8 @@ def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Ex
     head, pages, tail = split_pages(block)
     pages = newest_revisions(pages)
     # Formats before 0.6 have no <ns> (https://www.mediawiki.org/wiki/Help:Export).
-    names = _namespaces(source) if pages.count(b"<ns") < pages.count(PAGE) else frozenset[str]()
-    articles = b"".join(_article(page, settings, names, report) for page in _parse(source, pages, report))
+    namespaces = _namespaces(source) if pages.count(b"<ns") < pages.count(PAGE) else frozenset[str]()
+    articles = b"".join(_article(page, settings, namespaces, report) for page in _parse(source, pages, report))
     return _Extracted(head, articles, newest_revision(tail), PAGE in block, report, piece.read)
 
 
@@ -195,12 +195,12 @@ def _parser() -> Any:
     return etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True)
 
 
-def _article(page: Any, settings: WikipediaConfig, names: frozenset[str], report: CorpusReport) -> bytes:
+def _article(page: Any, settings: WikipediaConfig, namespaces: frozenset[str], report: CorpusReport) -> bytes:
     """Return one page as a JSON line; b"" if it is not kept as an article. The report counts it in either case."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
     identifier = page.findtext("id") or ""
     report.enter(text)
-    if reason := _not_an_article(page, title, text, settings, names):
+    if reason := _not_an_article(page, title, text, settings, namespaces):
         report.remove(reason, identifier, text, title)
         return b""
     markup: Counter[str] = Counter()
@@ -214,11 +214,11 @@ def _article(page: Any, settings: WikipediaConfig, names: frozenset[str], report
     return orjson.dumps({"id": identifier, "title": title, "text": plain}) + b"\n"
 
 
-def _not_an_article(page: Any, title: str, text: str, settings: WikipediaConfig, names: frozenset[str]) -> str:
+def _not_an_article(page: Any, title: str, text: str, settings: WikipediaConfig, namespaces: frozenset[str]) -> str:
     namespace = page.findtext("ns")
     if namespace is None:
         prefix, colon, _ = title.partition(":")
-        namespace = "0" if not colon or prefix.casefold() not in names else ""
+        namespace = "0" if not colon or prefix.casefold() not in namespaces else ""
     if namespace != "0":
         return "other_namespace"
     if page.find("redirect") is not None or REDIRECT.match(text):

@@ -133,8 +133,8 @@ CASES = [
         "¹⁴₆C、m²、km²、10³、年¹",
     ),
     (
-        "1010<sub>2</sub>、log<sub>2</sub>8、log<sub>10</sub>x、x<sub>1</sub>、E<sub>a</sub>、10{{sub|2}}、a<sub>1</sub><sub>2</sub>",
-        "1010₂、log₂8、log₁₀x、x1、Ea、10₂、a1₂",
+        "1010<sub>2</sub>、(101)<sub>2</sub>、Ca(OH)<sub>2</sub>、log<sub>2</sub>8、log<sub>10</sub>x、x<sub>1</sub>、E<sub>a</sub>、10{{sub|2}}、a<sub>1</sub><sub>2</sub>",
+        "1010₂、(101)₂、Ca(OH)2、log₂8、log₁₀x、x1、Ea、10₂、a1₂",
     ),
     # Fractions behind a digit.
     (
