@@ -45,12 +45,14 @@ NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 # Stands where words were removed, and behind a template whose parameters fill several lines.
 MARK, PARAMETERS_END = NONCHARACTERS[:2]
 
-# Behind the name of a tag: attributes as in HTML. Stray quotes, commas, semicolons and slashes between attributes are
-# common mistakes; HTML has attributes without a value (https://html.spec.whatwg.org/multipage/indices.html).
-ATTRIBUTES = (
-    rf"(?:[\s/{MARK}]++(?:(?:[A-Za-z_:][A-Za-z0-9_:.-]*+\s*+=\s*+(?:\"[^\"<>]*+\"?|'[^'<>]*+'?|[^\s<>\"']++)?"
-    rf"|compact|inline|itemscope|noshade|nowrap|reversed)[\s/\"';,{MARK}]*+)*+)?+"
+# Behind the name of a tag: attributes as in HTML, where some have no value
+# (https://html.spec.whatwg.org/multipage/indices.html). Stray signs between them are common mistakes.
+ATTRIBUTE = (
+    r"""(?:[A-Za-z_:][A-Za-z0-9_:.-]*+\s*+=\s*+(?:"[^"<>]*+"?|'[^'<>]*+'?|[^\s<>"']++)?"""
+    r"|compact|inline|itemscope|noshade|nowrap|reversed)"
 )
+STRAY_SIGNS = rf"[\s/\\\"';,{MARK}]*+"
+ATTRIBUTES = rf"(?:[\s/{MARK}]{STRAY_SIGNS}(?:{ATTRIBUTE}{STRAY_SIGNS})*+)?+"
 # Behind the name of a tag of an extension: any attributes, but no empty line.
 ANY_ATTRIBUTES = r"(?=[\s/>])[^<>\n]*+(?:\n(?![ \t]*+\n)[^<>\n]*+)*+"
 BLANK_LINE = re.compile(r"\n[ \t]*\n")

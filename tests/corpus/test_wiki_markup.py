@@ -50,6 +50,7 @@ TAGS = [
     ("List<Object>と<T>と</foo>と<!とI<3", "List<Object>と<T>と</foo>と<!とI<3"),
     ('<span style="color:red" title="日本 語">赤</span>と<FONT color=red\nsize=2>字</FONT >', "赤と字"),
     ('<small/>小<a href="//a.example/">結</a><nobr>一行</nobr><td nowrap>升</td>', "小結一行升"),
+    ("一<br \\>二<br/ >三<br clear=all /><BR>四</br>五<br.>", "一\n二\n三\n四\n五<br.>"),
     ('<abbr title="a""b=c; d=e">略</abbr><div align="center>中</div>', "略\n中"),
     ("<references />本文<ref name=\"総務省\"\n group=注 />。<poem>\n詩\n</poem><noinclude>後</noinclude>", "本文。\n詩\n後"),
     ('<syntaxhighlight lang="c" inline>f(x)</syntaxhighlight>と<hr noshade>線', "f(x)と\n線"),
