@@ -8,9 +8,9 @@ from html import entities, unescape
 
 # Placeholders for signs from <nowiki>, character references and formulas: the code point of the sign is added.
 BASE = 0xDC00
-SIGNS = "[]{}<>|'=_*#:;!-"
+SIGNS = frozenset("[]{}<>|'=_*#:;!-")
 # An address keeps its signs, because a later step removes it as a whole.
-SIGN = re.compile(r"(?:https?|ftp)://[^\s<>\[\]|{}]+|[" + re.escape(SIGNS) + "]")
+SIGN = re.compile(r"(?:https?|ftp)://[!-;=?-Z^_`a-z~]+|[" + re.escape("".join(sorted(SIGNS))) + "]")
 # Signs that a template yields: text for the templates around it, and markup for links, tags and tables.
 YIELDED = {"|": "\udb7c", "=": "\udb3d"}
 BAR = YIELDED["|"]
@@ -22,7 +22,7 @@ BETWEEN_DIGITS = re.compile(rf"(?<=[0-9]){APART}+(?=[0-9])")
 PLACEHOLDER = re.compile("[\ud800-\udfff]")
 # References to a sign, such as &#91; and &vert;. Those to & < > by name are often escaped twice, and resolved later.
 _NAMES = "|".join(
-    name for name, character in entities.html5.items() if character in set(SIGNS) - {"<", ">"} and name.endswith(";")
+    name for name, character in entities.html5.items() if character in SIGNS - {"<", ">"} and name.endswith(";")
 )
 REFERENCE = re.compile(rf"&(?:#[0-9]{{1,7}};|#[xX][0-9a-fA-F]{{1,6}};|{_NAMES})")
 
@@ -39,7 +39,7 @@ def protect_references(text: str) -> str:
 
 def _referenced(reference: str) -> str:
     sign = unescape(reference)
-    return protect(sign) if sign in set(SIGNS) else reference
+    return protect(sign) if sign in SIGNS else reference
 
 
 def yielded(text: str) -> str:
@@ -68,4 +68,4 @@ def restore(text: str) -> str:
 
 
 def _restored(code: int) -> str:
-    return chr(code) if 0 <= code < 128 and chr(code) in set(SIGNS) else ""
+    return chr(code) if 0 <= code < 128 and chr(code) in SIGNS else ""

@@ -94,8 +94,8 @@ CASES = [
         "* 星\n# 番号\n* 印\n== 節 ==",
     ),
     (
-        "式は<nowiki>{{=}}</nowiki>と{{((}}t{{))}}、<nowiki>https://a.example/?b=c</nowiki>です。",
-        "式は{{=}}と{{t}}、です。",
+        "式は<nowiki>{{=}}</nowiki>と{{((}}t{{))}}、<nowiki>https://a.example/?b=cと''c''=1</nowiki>です。",
+        "式は{{=}}と{{t}}、と''c''=1です。",
     ),
     ("前\n{{{!}} class=a\n{{!-}}\n{{!}} b {{!!}} c\n{{!}}}\n後", "前\n後"),
     ("価格=100円、A|B、{{small|a|b}}、{{small|x=1}}終", "価格=100円、A|B、a、終"),

@@ -58,8 +58,11 @@ def test_a_file_with_more_keys_and_empty_lines(tmp_path: Path) -> None:
     assert pairs.read_pairs(tmp_path / "pairs.jsonl") == [Pair("x", "a", "b")]
 
 
-def test_a_lone_surrogate_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lone_surrogate_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("COURSE_QUIET", "1")
     row = {"phenomenon": "x", "good": "a\ud800", "bad": "😀"}
     (tmp_path / "pairs.jsonl").write_text(json.dumps(row), encoding="utf8")
     assert pairs.read_pairs(tmp_path / "pairs.jsonl") == [Pair("x", "a\ufffd", "😀")]
+    assert capsys.readouterr().err == ""
