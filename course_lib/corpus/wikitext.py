@@ -106,12 +106,12 @@ PARAMETER = re.compile(r"\{\{\{([^{}]*)\}\}\}")
 # A line `| key = value` of a template.
 PARAMETER_LINE = re.compile(r"\|[\w \t・/（）()-]+=(?:[^|]*$|.*(?:\{\{|\[\[))")
 NEXT_PARAMETER = re.compile(r"\n[ \t]*\|[^|=\n]*=")
-# A value that is not closed swallows the end of the template around it. That leaves, at the end of all others, the name
-# of the template and its parameters before that value; then the value, with the swallowed end, and the text behind it.
+# Start of a value that is not closed: it swallows the end of the template around it.
+VALUE_START = re.compile(rf"^[ \t{MARK}]*(?:(\|)[^|=\n]*=|\{{\{{)", re.M)
+# What is left of that template: its name, and the parameters before the value.
 BROKEN_TEMPLATE = re.compile(
-    rf"^[ \t{MARK}]*\{{\{{[^{{}}|\n]*\n(?=[ \t]*\|)(?:[ \t]*\|(?![^\n]*(?:{PARAMETERS_END}|\}}\}}))[^\n]*\n)*", re.M
+    rf"^[ \t{MARK}]*\{{\{{[^{{}}|\n]*\n(?=[ \t]*[|{PARAMETERS_END}])(?:[ \t]*\|(?![^\n]*\}}\}})[^\n]*\n)*", re.M
 )
-SWALLOWED_END = re.compile(rf"^[ \t{MARK}]*(?:\{{\{{|\|[^|=\n]*=)[^\n]*{PARAMETERS_END}", re.M)
 # {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
 WIKI_TABLE_EDGE = re.compile(rf"^[ :;*#\t{MARK}]*(\{{\|)|^[ \t{MARK}]*(\|\}})(?!\}})", re.M)
 TABLE_EDGE = re.compile(rf"{WIKI_TABLE_EDGE.pattern}|<(table){ATTRIBUTES}>|</table{ATTRIBUTES}>", re.M | re.I)
@@ -248,8 +248,21 @@ def _templates(text: str, title: str) -> str:
     if "{{{" in text:
         text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or MARK, text)
     text = _resolve(TEMPLATE, words, text)
+    text = _drop_swallowing(text)
     text = BROKEN_TEMPLATE.sub("", text) if "{{" in text else text
-    return SWALLOWED_END.sub("", text).replace(PARAMETERS_END, "") if PARAMETERS_END in text else text
+    return text.replace(PARAMETERS_END, "")
+
+
+def _drop_swallowing(text: str) -> str:
+    """Remove each value of a template that swallowed the end of the template; what follows that end stays."""
+    *pieces, last = text.split(PARAMETERS_END)
+    kept: list[str] = []
+    for piece in pieces:
+        # The last one in the paragraph; one behind the name of the template, only on the same line.
+        *_, value = None, *VALUE_START.finditer(piece, piece.rfind("\n\n") + 1)
+        swallowing = value and (value[1] or "\n" not in piece[value.start() :])
+        kept += (piece[: value.start()] if value and swallowing else piece, PARAMETERS_END)
+    return "".join(kept) + last
 
 
 def _literals(text: str) -> str:
