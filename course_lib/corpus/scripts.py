@@ -45,7 +45,7 @@ ORDINALS = {"st", "nd", "rd", "th", "o"}
 
 def resolve(text: str) -> str:
     """Replace all <sup>…</sup> and <sub>…</sub>, innermost first."""
-    if "<s" not in text and "<S" not in text:
+    if not any(start in text for start in ("<su", "<Su", "<SU", "<sU")):
         return text
     for _ in range(DEEPEST):
         text, number = SCRIPT.subn(_script, text)

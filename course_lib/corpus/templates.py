@@ -292,6 +292,27 @@ def _year(positional: Positional, _named: Named) -> str:
     return f"{year}年" if year.isdecimal() else year
 
 
+def _cited(form: str) -> Shown:
+    """Return the rule for a citation that is part of a sentence; `form` has places for the authors and for the year.
+
+    {{Harvtxt|Tarjan|1988|p=5}} → Tarjan (1988, p. 5); {{Harvnb|Aho|Ullman|1972}} → Aho & Ullman 1972.
+    """
+
+    def cite(positional: Positional, named: Named) -> str:
+        authors = [part for part in positional if part]
+        year = authors.pop() if len(authors) > 1 else ""
+        if len(authors) > 3:
+            authors = [f"{authors[0]} et al."]
+        names = " & ".join(filter(None, (", ".join(authors[:-1]), *authors[-1:])))
+        page = named.get("p") or named.get("page")
+        pages = named.get("pp") or named.get("pages")
+        place = f"p. {page}" if page else f"pp. {pages}" if pages else named.get("loc", "")
+        when = ", ".join(filter(None, (year, place)))
+        return form.format(names, when) if when else names
+
+    return cite
+
+
 def _money(sign: str) -> Shown:
     return lambda positional, _named: f"{sign}{positional[0]}" if positional and positional[0] else ""
 
@@ -326,6 +347,10 @@ _RULES: dict[str, Shown] = (
         "hlist": _joined("・"),
         "節リンク": _joined(" § "),
         "死亡年月日と没年齢": _death,
+        "harvtxt": _cited("{} ({})"),
+        "harvcoltxt": _cited("{} ({})"),
+        "harvnb": _cited("{} {}"),
+        "harvcolnb": _cited("{} {}"),
         "年": _year,
     }
 )

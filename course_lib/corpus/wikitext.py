@@ -3,17 +3,35 @@
 Links and templates are resolved from the innermost outward. Templates are not expanded: a template that displays words
 is replaced by them (templates.py), and any other template is removed. Unbalanced markup affects only its own line,
 never the whole article. The running time is linear in the length of the article.
+
+A mark is left where words are removed. Only brackets and separators next to a mark are tidied, because all others were
+written by the author. The marks themselves are removed at the end and are not counted.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from html import unescape
+from html.entities import html5
+from itertools import pairwise
+from pathlib import Path
 
 from course_lib.corpus import scripts
 from course_lib.corpus.literals import BAR, GUARD, protect, protect_references, restore, restore_yielded
 from course_lib.corpus.report import characters
 from course_lib.corpus.templates import expand
+
+# Names that MediaWiki and Wikipedia give a meaning, in wikitext.tsv: kind → names.
+# - languages: the codes of all Wikipedias (https://github.com/wikimedia/operations-mediawiki-config, langlist)
+# - silent: the namespaces whose links display no text (MessagesJa.php of https://github.com/wikimedia/mediawiki)
+# - wiki tags: those of HTML that MediaWiki uses (Sanitizer.php), and those of MediaWiki and Wikipedia's extensions
+# - html tags: all others of HTML (https://html.spec.whatwg.org/multipage/indices.html), the obsolete ones included
+# - switches: https://www.mediawiki.org/wiki/Help:Magic_words; the Japanese names are from MessagesJa.php
+NAMES = dict(row.split("\t") for row in Path(__file__).with_suffix(".tsv").read_text(encoding="utf8").splitlines())
+LANGUAGES = frozenset(NAMES["languages"].split("|"))
+SILENT = frozenset(NAMES["silent"].split("|"))
+WIKI_TAGS = frozenset(NAMES["wiki tags"].split("|"))
+HTML_TAGS = frozenset(NAMES["html tags"].split("|"))
 
 # Placeholder for a formula that needs TeX.
 FORMULA = "〈数式〉"
@@ -21,6 +39,23 @@ FORMULA = "〈数式〉"
 DEEPEST = 20
 # Levels of nested empty brackets that are removed.
 LAYERS = 10
+# Unicode reserves the noncharacters U+FDD0 to U+FDEF for internal uses such as these marks
+# (https://www.unicode.org/faq/private_use.html). A mark that the text itself has is replaced by a free one meanwhile.
+NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+# Stands where words were removed, and behind a template whose parameters fill several lines.
+MARK, PARAMETERS_END = NONCHARACTERS[:2]
+
+# Behind the name of a tag: attributes as in HTML, where some have no value
+# (https://html.spec.whatwg.org/multipage/indices.html). Stray signs between them are common mistakes.
+ATTRIBUTE = (
+    r"""(?:[A-Za-z_:][A-Za-z0-9_:.-]*+\s*+=\s*+(?:"[^"<>]*+"?|'[^'<>]*+'?|[^\s<>"']++)?"""
+    r"|compact|inline|itemscope|noshade|nowrap|reversed)"
+)
+STRAY_SIGNS = rf"[\s/\\\"';,{MARK}]*+"
+ATTRIBUTES = rf"(?:[\s/{MARK}]{STRAY_SIGNS}(?:{ATTRIBUTE}{STRAY_SIGNS})*+)?+"
+# Behind the name of a tag of an extension: any attributes, but no empty line.
+ANY_ATTRIBUTES = r"(?=[\s/>])[^<>\n]*+(?:\n(?![ \t]*+\n)[^<>\n]*+)*+"
+BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 # Opening tags whose content is replaced as a whole.
@@ -28,45 +63,92 @@ NOWIKI = re.compile(r"<(nowiki)\s*>", re.I)
 EMPTY_NOWIKI = re.compile(r"<nowiki\s*/>", re.I)
 # {{!}} is a vertical bar for links and tables, but divides no arguments.
 BAR_TEMPLATE = re.compile(r"\{\{\s*!\s*\}\}")
-MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>", re.I)
-REFERENCE = re.compile(r"<(ref|references)\b[^<>]*>", re.I)
-SELF_CLOSED_REFERENCE = re.compile(r"<(?:ref|references)\b[^<>]*/>", re.I)
-CODE = re.compile(r"<(syntaxhighlight|source|pre)\b([^<>]*)>", re.I)
+MATH = re.compile(rf"<(math|chem|ce){ANY_ATTRIBUTES}>", re.I)
+REFERENCE = re.compile(rf"<(ref|references){ANY_ATTRIBUTES}>", re.I)
+SELF_CLOSED_REFERENCE = re.compile(rf"<(?:ref|references){ANY_ATTRIBUTES}(?<=/)>", re.I)
+CODE = re.compile(rf"<(syntaxhighlight|source|pre)({ANY_ATTRIBUTES})>", re.I)
 BLOCKS = (
     "gallery|timeline|imagemap|score|mapframe|maplink|hiero|graph|categorytree|inputbox|includeonly|templatedata|"
-    "templatestyles|section|rt|rp|style"
+    "templatestyles|section|style"
 )
-BLOCK = re.compile(rf"<({BLOCKS})\b[^<>]*>", re.I)
-SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS})\b[^<>]*/>", re.I)
-BREAK = re.compile(r"<(?:br|hr)\b[^<>]*>|</?(?:div|p|blockquote|poem|center|tr|ul|ol|li|dl|dd|dt)\b[^<>]*>", re.I)
-TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>")
+BLOCK = re.compile(rf"<({BLOCKS}){ANY_ATTRIBUTES}>", re.I)
+SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS}){ANY_ATTRIBUTES}(?<=/)>", re.I)
+# The reading above a word. HTML lets </rt> and </rp> be left out
+# (https://html.spec.whatwg.org/multipage/text-level-semantics.html#the-rt-element).
+READING = re.compile(
+    rf"<(?:rtc?|rp){ATTRIBUTES}>(?:[^\n]|\n(?![ \t]*+\n))*?(?:</(?:rtc?|rp)\s*>|(?=<(?:rtc?|rp|rb|/ruby)\b))", re.I
+)
+# HTML elements that start on a line of their own.
+LINES = "div|p|blockquote|poem|center|tr|ul|ol|li|dl|dd|dt"
+BREAK = re.compile(rf"</?(?:br|hr|{LINES}){ATTRIBUTES}>", re.I)
+HEADING = re.compile(rf"<(h[1-6]){ATTRIBUTES}>", re.I)
+HIDING = re.compile(r"display\s*+:\s*+none|visibility\s*+:\s*+hidden", re.I)
+ELEMENT_EDGE = re.compile(rf"<(/?)([A-Za-z][A-Za-z0-9]*)({ATTRIBUTES})>|{BLANK_LINE.pattern}")
+BLOCK_ELEMENTS = frozenset([*LINES.split("|"), "table", "td", "th"])
+# Tags without an end tag.
+VOID = frozenset(("br", "hr", "wbr"))
+TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]*){ATTRIBUTES}>")
+# Marks next to the tags of superscripts and subscripts, which would part a number from its exponent.
+HAS_SCRIPT = re.compile("<[Ss][Uu][BbPp]")
+SCRIPT_EDGE = re.compile(rf"{MARK}+(?=</?[Ss][Uu][BbPp]\b)|(<[Ss][Uu][BbPp]>){MARK}+")
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
-URL = re.compile(r"(?:https?|ftp)://[\w!-;=?-Z^_`a-z|~%&]+", re.A)
+# A closing bracket without an opening one is not part of an address, nor is punctuation at its end; MediaWiki has
+# nearly the same rule (Parser::makeFreeExternalLink).
+URL = re.compile(r"(?:https?|ftp)://(?:[\w!-'*-;=?-Z^_`a-z|~%&]++|\([\w!-'*-;=?-Z^_`a-z|~%&]*+\)?+)++", re.A)
+BEHIND_URL = ",;.:!?"
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
-FILE_LINK = re.compile(r"\s*(?:file|image|media|ファイル|画像|メディア|category|カテゴリ)\s*:", re.I)
-INTERLANGUAGE = re.compile(r"\s*(?:[a-z]{2,3}(?:-[a-z]{2,})*|simple)\s*:(?=[^\s:])")
-PROJECT = re.compile(r"(?::?(?:w|wikt|s|b|q|n|v|c|d|m|species|commons|wikipedia|[a-z]{2,3}(?:-[a-z]+)*)?:)+(?!:)", re.I)
+# MediaWiki ignores spaces, underscores and marks of direction around the parts of a title.
+AROUND_TITLE = " _\t\n\u3000\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
+# [[…|]]: the part of the target before its first colon (Parser::pstPass2).
+PIPE_PREFIX = re.compile(r":?[ \w-]*:")
 TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
-PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
+PARAMETER = re.compile(r"\{\{\{([^{}]*)\}\}\}")
+# A line `| key = value` of a template.
+PARAMETER_LINE = re.compile(r"\|[\w \t・/（）()-]+=(?:[^|]*$|.*(?:\{\{|\[\[))")
+NEXT_PARAMETER = re.compile(r"\n[ \t]*\|[^|=\n]*=")
+# Start of a value that is not closed: it swallows the end of the template around it.
+VALUE_START = re.compile(rf"^[ \t{MARK}]*(?:(\|)[^|=\n]*=|\{{\{{)", re.M)
+# What is left of that template: its name, and the parameters before the value.
+BROKEN_TEMPLATE = re.compile(
+    rf"^[ \t{MARK}]*\{{\{{[^{{}}|\n]*\n(?=[ \t]*[|{PARAMETERS_END}])(?:[ \t]*\|(?![^\n]*\}}\}})[^\n]*\n)*", re.M
+)
 # {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
-WIKI_TABLE_EDGE = re.compile(r"^[ :;*#\t]*(\{\|)|^[ \t]*(\|\})(?!\})", re.M)
-TABLE_EDGE = re.compile(WIKI_TABLE_EDGE.pattern + r"|<(table)\b[^<>]*>|</table\s*>", re.M | re.I)
+WIKI_TABLE_EDGE = re.compile(rf"^[ :;*#\t{MARK}]*(\{{\|)|^[ \t{MARK}]*(\|\}})(?!\}})", re.M)
+TABLE_EDGE = re.compile(rf"{WIKI_TABLE_EDGE.pattern}|<(table){ATTRIBUTES}>|</table{ATTRIBUTES}>", re.M | re.I)
+# Rows and the end of a table that a template begins; all lines that begin with | or ! are cells of it.
+ROW = re.compile(rf"^[ \t{MARK}]*\|-+[ \t{MARK}]*(?:[A-Za-z-]+[ \t]*=.*)?$", re.M)
+TABLE_END = re.compile(rf"^[ \t{MARK}]*\|\}}(?!\}})", re.M)
+CELL = re.compile(rf"^[ \t{MARK}]*[|!].*", re.M)
 HTML_TABLE = re.compile(r"</?table\b", re.I)
-NEXT_HEADING = re.compile(r"^==", re.M)
-MAGIC = re.compile(r"__(?:[A-Z]{3,}|[ぁ-んァ-ヶ一-龠]+)__")
+NEXT_HEADING = re.compile(rf"^{MARK}*==", re.M)
+MAGIC = re.compile(
+    rf"__(?:(?i:{NAMES['switches in any case']})|{NAMES['switches']}|{NAMES['japanese switches']})__"
+    rf"|＿＿(?:{NAMES['japanese switches']})＿＿"
+)
 QUOTES = re.compile(r"''+")
 WORD = re.compile(r"\w")
 BRACKET = re.compile(r"[（(]")
 LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
-# Traces of removed markup: empty brackets, a separator next to a bracket, doubled commas.
-EMPTY = re.compile(r"[（(「『［][\s、，,;；:：・／/＝=]*[）)」』］]")
-OPENING = re.compile(r"([（(])[\s、，,;；:：・／/]+")
-# The repeat count is bounded, so that a page full of spaces takes no longer than any other page.
-CLOSING = re.compile(r"[\s、，,;；・／/]{1,20}([）)])")
-COMMAS = re.compile(r"、[、 　]*(?=[、。])|(?<=。)[、 　]+|(?<=[^。]。)。(?!。)|^[、。，]+", re.M)
+# What can stand at the start of a line without a partner: a rule, the end of a template or of a table.
+LINE_START = re.compile(r"(?:-{4,}|\}{2,}|\|\})[ 　]*")
+# Traces of removed markup, all next to a mark: empty brackets, a separator next to a bracket, doubled commas.
+EMPTY = re.compile(rf"[（(「『［][\s、，,;；:：・／/＝=]*+{MARK}[\s、，,;；:：・／/＝={MARK}]*+[）)」』］]")
+OPENING = re.compile(rf"([（(])[\s、，,;；:：・／/]*+{MARK}[\s、，,;；:：・／/{MARK}]*+")
+# Separators that can stand next to a mark, and those of them that are left over in front of a closing bracket and at
+# the start of a line.
+SEPARATORS = "、，。．,;；・／/ \t\u00a0\u3000"
+BEFORE_CLOSING = "、，,;；・／/ \t\n\u00a0\u3000"
+AT_LINE_START = "、。，． \t\u00a0\u3000"
+COMMAS = re.compile(r"[、，][、，\s]*(?=[、，。．])|(?<=[。．])[、，\s]+|(?<=(?<![。．])[。．])[。．](?![。．])")
+# Spaces inside round full-width brackets, line breaks inside any. A repeat count is bounded, so that a page full of
+# line breaks takes no longer than any other page.
+AFTER_OPENING = re.compile(r"（\s+|[(「『［]\s*\n\s*")
+BREAK_BEFORE_CLOSING = re.compile(r"\n\s{0,20}(?=[）)」』］])")
+AFTER_STOP = re.compile(r"。[ \u3000]+")
+ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # Python raises an error for integers of more than 4,300 digits; no code point has eight digits.
 NO_CHARACTER = re.compile(r"&#\d{8,};?")
-SPACES = re.compile(r"[ \t\u00a0\u200b]+(?=([、。」』）]?))")
+SPACES = re.compile(r"[ \t\u00a0]+(?=([、。」』）]?))")
 
 Remover = Callable[[str], str]
 
@@ -80,32 +162,39 @@ def to_text(
     characters removed for each kind of markup is added to `removed`.
     """
     passes: tuple[tuple[str, Remover], ...] = (
-        ("comments", lambda t: COMMENT.sub("", t) if "<!--" in t else t),
+        ("comments", lambda t: COMMENT.sub(MARK, t) if "<!--" in t else t),
         ("markup", _literals),
         ("formulas", lambda t: _contents(MATH, _formula, t)),
-        ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub("", t))),
+        ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub(MARK, t))),
         ("code", lambda t: _contents(CODE, _code, t)),
-        ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub("", t))),
-        ("markup", lambda t: BREAK.sub("\n", t)),
-        ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or "", t)),
+        ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub(MARK, t))),
+        ("markup", lambda t: _drop_hidden(READING.sub("", t))),
+        ("markup", lambda t: BREAK.sub(_break, t)),
+        ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or MARK, t)),
         ("links", lambda t: _resolve(LINK, _link, t)),
-        ("templates", lambda t: _resolve(TEMPLATE, lambda c: expand(c, title), PARAMETER.sub("", t))),
+        ("templates", lambda t: _templates(t, title)),
         ("templates", restore_yielded),
         ("tables", _drop_tables),
         # Links that were inside templates.
         ("links", lambda t: _resolve(LINK, _link, t)),
-        ("markup", scripts.resolve),
-        ("markup", lambda t: QUOTES.sub("", MAGIC.sub("", TAG.sub("", t)))),
-        ("links", lambda t: URL.sub("", t) if "://" in t else t),
+        ("markup", lambda t: scripts.resolve(SCRIPT_EDGE.sub(lambda m: m[1] or "", t)) if HAS_SCRIPT.search(t) else t),
+        ("markup", lambda t: QUOTES.sub("", MAGIC.sub(MARK, TAG.sub(_tag, _html_headings(t))))),
+        ("links", lambda t: URL.sub(_address, t) if "://" in t else t),
         ("markup", _characters),
     )
     removed = Counter() if removed is None else removed
+    own_marks = [mark for mark in (MARK, PARAMETERS_END) if mark in wikitext]
+    free = [mark for mark in NONCHARACTERS[2:] if mark not in wikitext] if own_marks else []
     text, left = wikitext, characters(wikitext)
+    for mark, stand_in in zip(own_marks, free, strict=False):
+        text = text.replace(mark, stand_in)
     for reason, remove in passes:
         before, text = text, remove(text)
         if text is not before:
-            removed[reason] += left - (left := characters(text))
+            removed[reason] += left - (left := characters(text) - text.count(MARK))
     text = restore(_join_lines(_tidy(text), drop_sections))
+    for mark, stand_in in zip(own_marks, free, strict=False):
+        text = text.replace(stand_in, mark)
     removed["sections and layout"] += left - characters(text)
     return text
 
@@ -144,6 +233,38 @@ def _resolve(innermost: re.Pattern[str], replace: Callable[[str], str], text: st
     return text
 
 
+def _arguments(content: str) -> str:
+    """Remove the marks at both ends of each argument, so that they are no part of a name or a number."""
+    return "|".join(argument.strip(f" \t\n{MARK}") for argument in content.split("|"))
+
+
+def _templates(text: str, title: str) -> str:
+    """Replace templates by the words they display, and parameters by their defaults: {{{1|word}}} → word."""
+
+    def words(content: str) -> str:
+        end = PARAMETERS_END if "\n" in content and NEXT_PARAMETER.search(content) else ""
+        return (expand(_arguments(content) if MARK in content else content, title) or MARK) + end
+
+    if "{{{" in text:
+        text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or MARK, text)
+    text = _resolve(TEMPLATE, words, text)
+    text = _drop_swallowing(text)
+    text = BROKEN_TEMPLATE.sub("", text) if "{{" in text else text
+    return text.replace(PARAMETERS_END, "")
+
+
+def _drop_swallowing(text: str) -> str:
+    """Remove each value of a template that swallowed the end of the template; what follows that end stays."""
+    *pieces, last = text.split(PARAMETERS_END)
+    kept: list[str] = []
+    for piece in pieces:
+        # The last one in the paragraph; one behind the name of the template, only on the same line.
+        *_, value = None, *VALUE_START.finditer(piece, piece.rfind("\n\n") + 1)
+        swallowing = value and (value[1] or "\n" not in piece[value.start() :])
+        kept += (piece[: value.start()] if value and swallowing else piece, PARAMETERS_END)
+    return "".join(kept) + last
+
+
 def _literals(text: str) -> str:
     """Replace signs that are shown, and not markup, by placeholders."""
     text = EMPTY_NOWIKI.sub(GUARD, _contents(NOWIKI, lambda _, content: protect(content), text))
@@ -151,45 +272,133 @@ def _literals(text: str) -> str:
 
 
 def _nothing(_tag: re.Match[str], _content: str) -> str:
-    return ""
+    return MARK
+
+
+def _is_tag(tag: re.Match[str]) -> bool:
+    """Return False if there is an empty line inside the tag, which is then text between two less-than signs."""
+    return "\n" not in tag[0] or not BLANK_LINE.search(tag[0])
+
+
+def _break(tag: re.Match[str]) -> str:
+    return f"\n{MARK}" if _is_tag(tag) else tag[0]
+
+
+def _tag(tag: re.Match[str]) -> str:
+    """Return what stays of a tag: nothing, or all of it if it is none, as in `vector<int>` and `List<Object>`."""
+    name = tag[1].lower()
+    if not _is_tag(tag) or not (name in WIKI_TAGS or (name in HTML_TAGS and not _is_type(tag))):
+        return tag[0]
+    return "\n" if HEADING.match(tag[0]) else ""
+
+
+def _is_type(tag: re.Match[str]) -> bool:
+    """Return whether a name in angle brackets directly follows a word, as a type does in source code."""
+    before = tag.string[tag.start() - 1 : tag.start()]
+    return tag[0] == f"<{tag[1]}>" and before.isascii() and before.isalnum()
+
+
+def _html_headings(text: str) -> str:
+    return _contents(HEADING, _html_heading, text) if "<h" in text or "<H" in text else text
+
+
+def _html_heading(tag: re.Match[str], content: str) -> str:
+    """Write <h3>words</h3> as a heading of wiki markup; content with an empty line inside is text."""
+    if BLANK_LINE.search(content):
+        return f"\n{content}"
+    edge = "=" * int(tag[1][1])
+    return f"\n{edge} {' '.join(content.split())} {edge}\n"
+
+
+def _address(address: re.Match[str]) -> str:
+    return MARK + address[0][len(address[0].rstrip(BEHIND_URL)) :]
+
+
+def _drop_hidden(text: str) -> str:
+    """Remove the elements that a page does not display: <span style="display:none">…</span>.
+
+    An element without an end tag stays, and so does one other than a block that runs over an empty line.
+    """
+    if not any(word in text for word in ("display", "Display", "DISPLAY", "visibility")) or not HIDING.search(text):
+        return text
+    opened: dict[str, list[tuple[int, bool, int]]] = defaultdict(list)
+    hidden: list[tuple[int, int, str]] = []
+    paragraph = 0
+    for edge in ELEMENT_EDGE.finditer(text):
+        if edge[2] is None:
+            paragraph += 1
+            continue
+        name = edge[2].lower()
+        if edge[1]:
+            start, hides, first = opened[name].pop() if opened[name] else (0, False, 0)
+            if hides and (first == paragraph or name in BLOCK_ELEMENTS):
+                hidden.append((start, edge.end(), f"\n{MARK}" if name in BLOCK_ELEMENTS else MARK))
+        elif name not in VOID and not edge[3].endswith("/"):
+            hides = "style" in edge[3].lower() and HIDING.search(edge[3]) is not None
+            opened[name].append((edge.start(), hides, paragraph))
+    kept: list[str] = []
+    position = 0
+    for start, end, trace in sorted(hidden):
+        if start >= position:
+            kept += (text[position:start], trace)
+            position = end
+    return "".join(kept) + text[position:]
 
 
 def _formula(_tag: re.Match[str], content: str) -> str:
     """Return the formula itself if it is readable as plain text, such as E = mc^2, or FORMULA if it needs TeX."""
     body = " ".join(content.split())
-    return FORMULA if re.search(r"[\\{}]", body) else protect(body)
+    return FORMULA if re.search(r"[\\{}]", body) else (protect(body) or MARK)
 
 
 def _code(tag: re.Match[str], content: str) -> str:
-    return protect(content) if "inline" in tag[2].lower() else "\n"
+    return protect(content) if "inline" in tag[2].lower() else f"\n{MARK}"
 
 
 def _characters(text: str) -> str:
-    """Replace character references twice, because `&amp;nbsp;` is common and always means a space."""
-    for _ in range(2):
-        if "&" in text:
-            text = unescape(NO_CHARACTER.sub("", text))
-    return text
+    """Replace character references, which end with ";" in wiki markup.
+
+    They are replaced once, except that `&amp;nbsp;` is common and always means a space.
+    """
+    if "&" not in text:
+        return text
+    text = ENTITY.sub(_character, NO_CHARACTER.sub("", text))
+    return NO_CHARACTER.sub("", text).replace("&nbsp;", " ") if "&" in text else text
+
+
+def _character(entity: re.Match[str]) -> str:
+    return unescape(entity[0]) if entity[0][1] == "#" else html5.get(entity[0][1:], entity[0])
 
 
 def _link(content: str) -> str:
-    """Return the text of a link: [[target|label]] → label; "" for a link to a file, category or another language."""
+    """Return the text of a link: [[target|label]] → label; "" for a link to a file, category or another Wikipedia.
+
+    A link without a label displays its target, without the colon at its start: [[:en:Tokyo]] → en:Tokyo.
+    """
+    if MARK in content:
+        content = _arguments(content)
     target, bar, label = content.replace(BAR, "|").partition("|")
     if "{{" in target and "}}" not in target:
         # The bar belongs to a template in the target; the link is resolved after that template.
         return f"[[{content}]]"
-    if ":" in target:
-        if FILE_LINK.match(target) or INTERLANGUAGE.match(target):
-            return ""
-        if "::" not in target:
-            target = PROJECT.sub("", target, count=1)
+    if ":" in target and _is_silent(target):
+        return MARK
     if label and not label.isspace():
         return label
+    target = target.strip(AROUND_TITLE)
     if bar:
-        # [[ローマ (曖昧さ回避)|]] shows the target without the bracketed part.
+        # [[ローマ (曖昧さ回避)|]] shows the target without the bracketed part, and without what its first colon ends.
+        target = target[prefix.end() :] if (prefix := PIPE_PREFIX.match(target)) else target
         bracket = BRACKET.search(target) if target.endswith((")", "）")) else None
-        return target[: bracket.start()].rstrip() if bracket else target
-    return target.lstrip("#").replace("_", " ").replace("#", "の")
+        return (target[: bracket.start()].rstrip() if bracket else target) or MARK
+    return target.removeprefix(":").lstrip("#").replace("_", " ").replace("#", "の") or MARK
+
+
+def _is_silent(target: str) -> bool:
+    """Return whether a link displays no text: to a file, to a category, or to the same article in another Wikipedia."""
+    prefix, _, name = target.strip(AROUND_TITLE).partition(":")
+    prefix = prefix.replace("_", " ").strip(AROUND_TITLE).lower()
+    return prefix in SILENT or (prefix in LANGUAGES and not name.startswith(":"))
 
 
 def _drop_tables(text: str) -> str:
@@ -222,18 +431,59 @@ def _drop_tables(text: str) -> str:
         heading = NEXT_HEADING.search(text, position)
         position = heading.start() if heading else len(text)
     kept.append(text[position:])
-    return "".join(kept)
+    return _drop_rows("".join(kept))
+
+
+def _drop_rows(text: str) -> str:
+    """Remove the cells of tables without a beginning: in each section with a row, and above the end of a table."""
+    if "|-" in text and ROW.search(text):
+        borders = [0, *(heading.start() for heading in NEXT_HEADING.finditer(text)), len(text)]
+        sections = [text[start:end] for start, end in pairwise(borders)]
+        text = "".join(CELL.sub("", section) if ROW.search(section) else section for section in sections)
+    return _drop_cells(text) if "|}" in text and TABLE_END.search(text) else text
+
+
+def _drop_cells(text: str) -> str:
+    kept: list[str] = []
+    inside = False
+    for line in reversed(text.split("\n")):
+        ends = TABLE_END.match(line) is not None
+        inside = ends or (inside and CELL.match(line) is not None)
+        if ends or not inside:
+            kept.append(line)
+    return "\n".join(reversed(kept))
 
 
 def _tidy(text: str) -> str:
-    """Remove the traces of removed markup: empty brackets, lone separators, doubled commas and spaces."""
+    """Remove the marks, and the traces of removed words next to them: empty brackets, separators, doubled commas."""
     # Removing an empty pair may leave the pair around it empty.
     for _ in range(LAYERS):
-        text, number = EMPTY.subn("", text)
+        text, number = EMPTY.subn(MARK, text)
         if not number:
             break
-    text = SPACES.sub(lambda m: "" if m[1] else " ", text)
-    return COMMAS.sub("", CLOSING.sub(r"\1", OPENING.sub(r"\1", text)))
+    text = _without_marks(OPENING.sub(r"\1", text))
+    text = BREAK_BEFORE_CLOSING.sub("", AFTER_OPENING.sub(lambda m: m[0][0], text))
+    return SPACES.sub(lambda m: "" if m[1] else " ", AFTER_STOP.sub("。", text))
+
+
+def _without_marks(text: str) -> str:
+    """Remove the marks, and the separators next to them that are left over."""
+    first, *pieces = text.split(MARK)
+    kept = [first.rstrip(SEPARATORS)]
+    separators = first[len(kept[0]) :]
+    for piece in pieces:
+        behind = piece.lstrip(SEPARATORS)
+        separators += piece[: len(piece) - len(behind)]
+        # Otherwise another mark follows, or the end.
+        if behind:
+            if behind[0] in "）)":
+                kept[-1] = kept[-1].rstrip(BEFORE_CLOSING)
+                separators = separators.rstrip(BEFORE_CLOSING)
+            elif kept == [""] or kept[-1].endswith("\n"):
+                separators = separators.lstrip(AT_LINE_START)
+            kept += (COMMAS.sub("", separators), behind.rstrip(SEPARATORS))
+            separators = behind[len(kept[-1]) :]
+    return "".join(kept) + separators
 
 
 def _heading(line: str) -> tuple[int, str] | None:
@@ -241,6 +491,15 @@ def _heading(line: str) -> tuple[int, str] | None:
     left, right = len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("="))
     level = min(left, right, len(line) // 2, 6)
     return (level, line[level:-level].strip()) if level else None
+
+
+def _words(line: str) -> str:
+    """Return the words in a line: without unbalanced markup at its start; "" for a parameter of a broken template."""
+    if line[0] not in "-}|":
+        return line
+    if PARAMETER_LINE.match(line):
+        return line.partition("}}")[2].strip()
+    return LINE_START.sub("", line, count=1)
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
@@ -261,7 +520,8 @@ def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
             if words and dropped == 7:
                 waiting.append((level, words))
             continue
-        if dropped < 7 or line[0] in "|!" or line[:2] in ("{|", "}}") or line.startswith("----"):
+        line = _words(line)
+        if dropped < 7 or not line:
             continue
         if line[0] in "*#:;" and (mark := LIST_MARK.match(line)):
             line = line[mark.end() :]

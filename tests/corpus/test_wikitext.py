@@ -26,7 +26,7 @@ CASES = [
     ("[[ファイル:A.jpg|thumb|説明に[[リンク|別名]]と{{small|小}}<ref>x</ref>]]本文。", "本文。"),
     (
         "[[東京#歴史|歴史]]と[[東京]]と[[:Category:山|山]]と[[:en:Tokyo]]。[[Category:都市]][[en:Tokyo]]",
-        "歴史と東京と山とTokyo。",
+        "歴史と東京と山とen:Tokyo。",
     ),
     ("[[ローマ (曖昧さ回避)|]]と[[a_b]]", "ローマとa b"),
     ("[https://example.com 説明]と https://example.com/a?b=c です。", "説明と です。"),
@@ -38,7 +38,7 @@ CASES = [
     ("100&nbsp;km&mdash;A&amp;B&amp;nbsp;C&#12354;", "100 km—A&B Cあ"),
     ("<gallery>\nA.jpg|[[x]]\n</gallery>本文", "本文"),
     ('<syntaxhighlight lang="c">\nint main(){{ }}\n</syntaxhighlight>\n本文', "本文"),
-    ("空の（{{lang|xx}}、）と（、読み）と「{{x}}」と（『{{x}}』）。", "空のと（読み）とと。"),
+    ("空の（{{lang|xx}}、）と（、読み）と「{{x}}」と（『{{x}}』）。", "空のと（、読み）とと。"),
     (
         "== 空 ==\n== 歴史 ==\n=== 古代 ===\n* 項目[[一]]\n** 二\n; 語：説明\n# 三",
         "歴史\n\n古代\n項目一\n二\n語：説明\n三",
@@ -51,7 +51,7 @@ CASES = [
     ("閉じない{{template|x\n\n== 見出し ==\n本文[[リンク。", "閉じないtemplate|x\n\n見出し\n本文リンク。"),
     (
         "[mailto:a@example.jp 事務局]、東京[/toːkjoː/]、[[std::vector]]、[[s:en:Foo]]",
-        "事務局、東京[/toːkjoː/]、std::vector、Foo",
+        "事務局、東京[/toːkjoː/]、std::vector、s:en:Foo",
     ),
     ("文である<ref>x</ref>。。次<br />、続き。\n: * 項目", "文である。次\n続き。\n項目"),
     ("A &lt; B は <3 と違う。", "A < B は <3 と違う。"),
@@ -154,6 +154,8 @@ OPENINGS = {
     "{|\n": "\n|}", "<table>": "</table>", "<ref>": "</ref>", "<ref name=a>": "</references>", "<!--": "-->", "-{": "}-", "'''": "'''",
     "[http://a ": "]", "<nowiki>": "</nowiki>", "<math>": "</math>", "<pre>": "</pre>", "(": ")", "（": "）", "「（、": "）」", "\n==": "==\n",
     "=": "x", ":": "x", "\n:*": "x", "&#1": ";", "__ABC": "__", "|": "x", "、 ": "。", "　": "x",
+    "<rt>": "</rt>", "<h3>": "</h3>", "<i style=display:none>": "</i>", "style=": "display:none", "<b a=": ">", "http://a(": ")",
+    "（<ref/>、": "）", "、<ref/>": "。", "\n|a={{b|": "\n|c=d\n}}", "\n|-\n": "|a", "\n}}": "|}", "[[a:": "|]]", "----": "\n", "&a": ";",
     "<sup>": "</sup>", "1<sub>''": "''</sub>", "<sup": ">", "&#91": ";", "{{!}}": "{{=}}", "{{sfrac|1|": "}}",
 }  # fmt: skip
 # Pages of n repeats of a construct o and its end c.
