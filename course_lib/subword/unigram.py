@@ -6,7 +6,7 @@ The trained model is rebuilt with `tokenizers` from its pieces; both give the sa
 import io
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from course_lib.subword.folder import WORD
 
 # Scores: a piece with score NEVER is never chosen; a piece with score ALWAYS is chosen wherever possible.
 NEVER, ALWAYS = -1e5, 1e5
+# sentencepiece's mark for the boundaries and rare characters of its training text.
+RESERVED = "▅ (U+2585)"
 # Code points that no text has: https://www.unicode.org/faq/private_use.html#nonchar1
 NO_CHARACTERS = range(0xFDD0, 0xFDF0)
 
@@ -61,7 +63,8 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
                 minloglevel=2,
             )  # fmt: skip
         except RuntimeError as error:
-            raise CourseError(_explain(error, sources, settings)) from None
+            lines = text.drawn(files, longer.total(), settings.input_sentence_size)
+            raise CourseError(_explain(error, sources, settings, lines)) from None
         (product / "tokenizer.model").write_bytes(model.getvalue())
         processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
         count = processor.get_piece_size()
@@ -72,8 +75,8 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
     return {"vocabulary": count, "lines left out": longer[True]}
 
 
-def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig) -> str:
-    """Return sentencepiece's error message as one line in this library's style."""
+def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig, lines: Iterable[str]) -> str:
+    """Return sentencepiece's error message for training on lines as one line in this library's style."""
     message, names = " ".join(str(error).split()), ", ".join(map(str, sources))
     if high := re.search(r"value <= (\d+)", message):
         return f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}"
@@ -82,6 +85,15 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
             f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; "
             f"allowed: {int(low[2]) + 1} or more"
         )
+    if "sentences_.empty()" in message:
+        shortest, longest = min(len(line.encode()) for line in lines), settings.max_sentence_length
+        if shortest > longest:
+            return (
+                f"max_sentence_length: {longest} leaves no line of {names}: the shortest one has {shortest} bytes; "
+                f"allowed: {shortest} or more, or shorter lines"
+            )
+        # https://github.com/google/sentencepiece/blob/master/src/trainer_interface.cc, LoadSentences
+        return f"{names}: no text to train on: sentencepiece leaves out lines with {RESERVED}, which it uses itself"
     return f"{names}: sentencepiece: {message}"
 
 
