@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from course_lib.checkpoints.tokenizer_files import CONFIG
+from course_lib.checkpoints.tokenizer_files import CONFIG, JSON, MODELS
 from course_lib.files import read_json
 
 MAP, MODEL_CONFIG = "special_tokens_map.json", "config.json"
 # Keys of tokenizer_config.json with a list of further special tokens; the second one is the name in transformers 5.
 LISTS = ("additional_special_tokens", "extra_special_tokens")
+
+# Files that determine the ids of a text; GPTSAN's tokenizer has vocab.txt and emoji.json.
+IDS = (JSON, "preparation.json", "vocab.json", "merges.txt", "vocab.txt", "emoji.json", "added_tokens.json", *MODELS)
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -56,6 +59,20 @@ def lowered(text: str) -> str:
     Python alone writes a Σ at the end of a word as ς.
     """
     return text.replace("Σ", "σ").lower()
+
+
+def difference(folder: Path, other: Path) -> str | None:
+    """Return the name of the first file by which the tokenizers of two folders differ, or None if they do not.
+
+    Of tokenizer_config.json only special tokens and lower case count: lengths and chat templates change no ids.
+    """
+    for name in IDS:
+        one, two = (path / name if (path / name).is_file() else None for path in (folder, other))
+        if (one is None) != (two is None) or (one and two and one.read_bytes() != two.read_bytes()):
+            return name
+    settings = [read(path) for path in (folder, other)]
+    same = all(of(settings[0]) == of(settings[1]) for of in (names, every_name, is_lower_case))
+    return None if same else CONFIG
 
 
 def _without_key(settings: dict[str, Any]) -> Iterator[Any]:
