@@ -76,7 +76,8 @@ def _break_up(tokenizer: Tokenizer, names: Iterable[str]) -> None:
     for name in sorted(names):
         if len(name) > 1 and name in vocabulary:
             rests.setdefault(name[0], []).append(re.escape(name[1:]))
-    if getattr(tokenizer.model, "byte_fallback", False):
+    # `tokenizers` does not say whether a Unigram model has byte fallback, which needs all 256 names.
+    if "<0x00>" in vocabulary:
         rests.setdefault("<", []).append(BYTE_REST)
     if not rests:
         return
