@@ -63,8 +63,9 @@ class SentencePieceTokenizer(SentencePieceBackend):  # type: ignore[misc]
     def _is_control(self, number: int) -> bool:
         if number not in self.all_special_ids:
             return False
-        outside = number >= self.vocab_size
-        return outside or self.sp_model.is_control(number) or self.sp_model.is_unknown(number)
+        if number >= self.vocab_size:
+            return True
+        return bool(self.sp_model.is_control(number) or self.sp_model.is_unknown(number))
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Return the text for a list of tokens. sentencepiece decodes them; special tokens are left unchanged."""

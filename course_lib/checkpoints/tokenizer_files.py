@@ -34,7 +34,7 @@ def require_tokenizer(folder: Path) -> None:
 
 
 def sentencepiece_model(folder: Path) -> Path | None:
-    """Return the file of a folder that sentencepiece can read, or None; Llama 3 names another format tokenizer.model."""
+    """Return the sentencepiece model of a folder, or None: Llama 3 calls a file of another format tokenizer.model."""
     from sentencepiece import SentencePieceProcessor
 
     for path in (folder / name for name in MODELS):

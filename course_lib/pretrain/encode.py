@@ -94,7 +94,8 @@ class Encoder:
         """Load the tokenizer of a folder, for documents or for `segmented` text."""
         self.codec = folder.load(path) if (path / "preparation.json").exists() else None
         self.texts = text_tokenizer.load(path)
-        self.tokenizer = self.texts.json
+        # None if the folder has no tokenizer.json.
+        self.tokenizer: Any = self.texts.json
         if segmented and self.codec:
             # Segmented text is in the form of the tokenizer's training text, in which <s> is a special token.
             self.tokenizer = tokenizer_json.read(path)
@@ -128,7 +129,7 @@ class Encoder:
 
 def _splitter(tokenizer: Tokenizer) -> Any:
     """Return the pre-tokenizer, without those behind it that only part what it has split."""
-    own = tokenizer.pre_tokenizer
+    own: Any = tokenizer.pre_tokenizer
     first, *others = own if isinstance(own, pre_tokenizers.Sequence) else [own]
     return first if all(isinstance(each, pre_tokenizers.Split) for each in others) else own
 

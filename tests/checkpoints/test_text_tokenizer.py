@@ -27,7 +27,18 @@ CLASSES = (
     None, "GPT2Tokenizer", "GPTNeoXTokenizer", "GPTNeoXTokenizerFast", "LlamaTokenizer", "LlamaTokenizerFast", "T5Tokenizer",
     "T5TokenizerFast", "AlbertTokenizer", "PreTrainedTokenizerFast", "PreTrainedTokenizer", "NoSuchTokenizer",
 )  # fmt: skip
-SPELLED = ["<s>", "</s>", "文字<s>ある</s>", "<unk>", "a<s></s>b", "<<s>>", "＜ｓ＞", "雨 <s> 風", "<0x41>", "あ<0xE3><0x81>い"]
+SPELLED = [
+    "<s>",
+    "</s>",
+    "文字<s>ある</s>",
+    "<unk>",
+    "a<s></s>b",
+    "<<s>>",
+    "＜ｓ＞",
+    "雨 <s> 風",
+    "<0x41>",
+    "あ<0xE3><0x81>い",
+]
 
 
 def everywhere(folder: Path) -> list[Callable[[str], list[int]]]:
@@ -138,7 +149,7 @@ def test_the_line_break_of_rinna_stays_a_token(tmp_path: Path, special: bool) ->
     plain.save(str(folder / "tokenizer.json"))
     for encode in everywhere(folder):
         ids = encode("一行\n<s>二行")
-        assert ids.count(plain.token_to_id("<NL>")) == 1 and 1 not in ids
+        assert [plain.id_to_token(i) for i in ids].count("<NL>") == 1 and 1 not in ids
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +157,9 @@ def codec(tmp_path_factory: pytest.TempPathFactory) -> text_codec.TextCodec:
     return text_codec.load(folders.json_folder(tmp_path_factory.mktemp("bytes"), "unigram-bytes", "T5Tokenizer"))
 
 
-SIGNS = st.lists(st.sampled_from(["<", ">", "/", "s", "unk", "0x", "41", "E3", "<s>", "</s>", "<unk>", "<0x41>", "雨", " か"]))
+SIGNS = st.lists(
+    st.sampled_from(["<", ">", "/", "s", "unk", "0x", "41", "E3", "<s>", "</s>", "<unk>", "<0x41>", "雨", " か"])
+)
 
 
 @given(parts=SIGNS)
@@ -179,7 +192,9 @@ def test_special_tokens_that_only_the_model_names(tmp_path: Path) -> None:
     assert text_tokenizer.load(folder).special_ids["eos_token"] is None
 
 
-@pytest.mark.parametrize(("name", "content"), [("vocab.txt", b"a\nb\n"), ("spiece.model", b"not a model"), ("tokenizer.model", b"")])
+@pytest.mark.parametrize(
+    ("name", "content"), [("vocab.txt", b"a\nb\n"), ("spiece.model", b"not a model"), ("tokenizer.model", b"")]
+)
 def test_a_folder_whose_vocabulary_nobody_reads_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / "config.json").write_text(json.dumps(folders.MODEL))
     (tmp_path / name).write_bytes(content)
@@ -190,7 +205,9 @@ def test_a_folder_whose_vocabulary_nobody_reads_is_refused(tmp_path: Path, name:
 
 def test_differences_that_matter_to_a_run(tmp_path: Path) -> None:
     one = folders.json_folder(tmp_path / "one", "bpe-byte-level", model_max_length=64)
-    same = folders.json_folder(tmp_path / "same", "bpe-byte-level", "GPT2Tokenizer", model_max_length=128, chat_template="x")
+    same = folders.json_folder(
+        tmp_path / "same", "bpe-byte-level", "GPT2Tokenizer", model_max_length=128, chat_template="x"
+    )
     other = folders.json_folder(tmp_path / "other", "bpe-digits")
     names = folders.json_folder(tmp_path / "names", "bpe-byte-level", eos_token="<s>")
     more = folders.json_folder(tmp_path / "more", "bpe-byte-level")

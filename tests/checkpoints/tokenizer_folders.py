@@ -59,7 +59,9 @@ def of_kind(kind: str) -> str:
 def _with_bytes(tokenizer: Tokenizer) -> str:
     """A Unigram with byte fallback as converters write it: byte tokens have the score 0, and < and > are no pieces."""
     content = json.loads(tokenizer.to_str())
-    pieces = [piece for piece in content["model"]["vocab"] if piece[0] in NAMES.values() or not set(piece[0]) & set("<>")]
+    pieces = [
+        piece for piece in content["model"]["vocab"] if piece[0] in NAMES.values() or not set(piece[0]) & set("<>")
+    ]
     content["model"] |= {"vocab": pieces + [[f"<0x{byte:02X}>", 0.0] for byte in range(256)], "byte_fallback": True}
     steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     content["decoder"] = json.loads(decoders.Sequence(steps).__getstate__())
@@ -89,7 +91,9 @@ def spiece(kind: str = "unigram") -> bytes:
     return model.getvalue()
 
 
-def spiece_folder(folder: Path, tokenizer_class: str | None, settings: dict[str, Any] | None, name: str = "spiece.model") -> Path:
+def spiece_folder(
+    folder: Path, tokenizer_class: str | None, settings: dict[str, Any] | None, name: str = "spiece.model"
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(spiece())
     if settings is None:

@@ -49,7 +49,11 @@ def train(place: Path, corpus: str, kind: str, segmented: bool = False) -> Path:
     elif kind == "lossy":
         train_bpe([source], target, BpeConfig(vocab_size=700, limit_alphabet=400, lossless=False), False)
     else:
-        train_unigram([source], target, UnigramConfig(vocab_size=700 if kind == "unigram" else 450, byte_fallback=kind == "unigram"))
+        train_unigram(
+            [source],
+            target,
+            UnigramConfig(vocab_size=700 if kind == "unigram" else 450, byte_fallback=kind == "unigram"),
+        )
     return target
 
 
@@ -124,7 +128,9 @@ def test_a_tokenizer_trained_by_an_earlier_version_is_right_in_the_course(place:
             assert old.encode(text) == codec.encode(text) == bare.encode(normalize(text)).ids
 
 
-SIGNS = st.lists(st.sampled_from(["<", ">", "/", "s", "unk", "0x", "41", *SPECIALS, "<0x41>", "雨", " ", "か", "_", "▁"]))
+SIGNS = st.lists(
+    st.sampled_from(["<", ">", "/", "s", "unk", "0x", "41", *SPECIALS, "<0x41>", "雨", " ", "か", "_", "▁"])
+)
 
 
 @pytest.mark.parametrize("name", ["plain-bpe", "plain-unigram", "signs-bpe", "signs-unigram", "txt/signs-unigram"])
@@ -171,7 +177,9 @@ def test_all_lines_too_long(tmp_path: Path, suffix: str) -> None:
 def test_a_sample_of_lines_too_long(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(["あ" * 100] * 50 + ["い"]) + "\n", encoding="utf8")
     settings = UnigramConfig(vocab_size=300, max_sentence_length=90, input_sentence_size=2)
-    with pytest.raises(CourseError, match="max_sentence_length: 90 leaves no line of .*: the shortest one has 300 bytes"):
+    with pytest.raises(
+        CourseError, match="max_sentence_length: 90 leaves no line of .*: the shortest one has 300 bytes"
+    ):
         train_unigram([tmp_path / "a.txt"], tmp_path / "out", settings)
 
 
