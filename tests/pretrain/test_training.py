@@ -1,7 +1,7 @@
 """Real runs: two CPU ranks under DeepSpeed's launcher, compared, killed, resumed and broken."""
 
-import os
 import json
+import os
 import shutil
 import subprocess
 import sys
