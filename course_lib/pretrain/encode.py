@@ -129,8 +129,9 @@ class Encoder:
 
 def _splitter(tokenizer: Tokenizer) -> Any:
     """Return the pre-tokenizer, without those behind it that only part what it has split."""
-    own: Any = tokenizer.pre_tokenizer
-    first, *others = own if isinstance(own, pre_tokenizers.Sequence) else [own]
+    own = tokenizer.pre_tokenizer
+    parts: Any = own if isinstance(own, pre_tokenizers.Sequence) else [own]
+    first, *others = parts
     return first if all(isinstance(each, pre_tokenizers.Split) for each in others) else own
 
 
