@@ -1,15 +1,17 @@
 """Loaders for the configuration, model and tokenizer in a Hugging Face folder, based on transformers."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from course_lib.checkpoints import weight_files
+from course_lib.checkpoints import tokenizer_settings, weight_files
 from course_lib.checkpoints.quiet import quiet
-from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenizer, is_sentencepiece
-from course_lib.checkpoints.tokenizer_files import require_tokenizer
+from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenizer, reader_of
+from course_lib.checkpoints.tokenizer_files import JSON, require_tokenizer, sentencepiece_model
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
 from course_lib.language.words import tr
@@ -82,19 +84,55 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
 
 
 def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
-    """Load the tokenizer in a model or tokenizer folder; transformers would silently create an empty one."""
+    """Load the tokenizer in a model or tokenizer folder; transformers would silently create an empty one.
+
+    A tokenizer.json or a sentencepiece model is read as it is, whatever class the folder names: the classes of
+    transformers 5 rebuild the tokenizer. The ids of texts are those of text_tokenizer.py.
+    """
     require_tokenizer(folder)
     check_settings(folder)
-    if tokenizer_class is None:
-        tokenizer_class = SentencePieceTokenizer if is_sentencepiece(folder) else AutoTokenizer
     try:
         with quiet():
-            return tokenizer_class.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            chosen = tokenizer_class or _tokenizer_class(folder)
+            loaded = chosen.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            _complete(folder, loaded)
     except CourseError:
         raise
     # A damaged file can raise any exception.
     except Exception as error:
         raise CourseError(f"{folder}: not readable as a tokenizer: {one_line(error)}") from error
+    if not set(loaded.get_vocab()) - set(loaded.all_special_tokens):
+        name = type(loaded).__name__
+        raise CourseError(
+            f"{folder}: {name} finds no vocabulary in it; give tokenizer.json, a sentencepiece model, or the "
+            f"tokenizer_class of its files in tokenizer_config.json"
+        )
+    return loaded
+
+
+def text_ids(tokenizer: Any) -> Callable[[str], list[int]]:
+    """Return the function that gives a tokenizer's ids for a text, of which no part becomes a control token."""
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        return tokenizer.text_ids
+    encode = partial(tokenizer, add_special_tokens=False, split_special_tokens=True, verbose=False)
+    return lambda text: list(encode(text)["input_ids"])
+
+
+def _tokenizer_class(folder: Path) -> Any:
+    """Return the class that reads a folder's own file as it is, if there is one."""
+    if (folder / JSON).is_file():
+        return PreTrainedTokenizerFast
+    model = sentencepiece_model(folder)
+    return AutoTokenizer if model is None else reader_of(model.name)
+
+
+def _complete(folder: Path, tokenizer: Any) -> None:
+    """Set the special tokens that only the model's config.json names, as ids."""
+    settings = tokenizer_settings.read(folder)
+    for key in ("bos_token", "eos_token"):
+        number = tokenizer_settings.model_id(folder, settings, key)
+        if getattr(tokenizer, key) is None and number in tokenizer.get_vocab().values():
+            setattr(tokenizer, key, tokenizer.convert_ids_to_tokens(number))
 
 
 def end_id(*candidates: Any) -> int | None:

@@ -8,13 +8,14 @@ from huggingface_hub import HfApi, get_token
 # HTTPError comes from httpx or httpx2, depending on the version.
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled  # type: ignore[attr-defined]
 
+from course_lib.checkpoints.tokenizer_files import MODELS
 from course_lib.errors import CourseError, UsageError, one_line
 
 # The files that belong to a model. No other files are uploaded.
 PUBLISHED = (
-    "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json",
-    "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt",
-    "spiece.model", "preparation.json", "README.md", "LICENSE*",
+    "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*.json", *MODELS,
+    "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "preparation.json",
+    "README.md", "LICENSE*",
 )  # fmt: skip
 REFUSED = {401: "the token is not valid", 403: "the token may not write there"}
 

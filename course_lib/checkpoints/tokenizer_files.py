@@ -8,10 +8,12 @@ from pathlib import Path
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 
-CONFIG = "tokenizer_config.json"
+CONFIG, JSON = "tokenizer_config.json", "tokenizer.json"
+# Names that transformers gives to a sentencepiece model, the most frequent ones first.
+MODELS = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "spm.model", "sentencepiece.model")
 NAMES = (
-    "preparation.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "chat_template.jinja",
+    "preparation.json", JSON, CONFIG, "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+    "vocab.txt", *MODELS, "chat_template.jinja",
 )  # fmt: skip
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.tiktoken", "tekken.json")
@@ -29,6 +31,21 @@ def require_tokenizer(folder: Path) -> None:
             f"{folder}: holds no tokenizer (tokenizer.json, tokenizer.model or another vocabulary); "
             "copy the model's tokenizer files into it"
         )
+
+
+def sentencepiece_model(folder: Path) -> Path | None:
+    """Return the sentencepiece model of a folder, or None: Llama 3 calls a file of another format tokenizer.model."""
+    from sentencepiece import SentencePieceProcessor
+
+    for path in (folder / name for name in MODELS):
+        if path.is_file():
+            try:
+                SentencePieceProcessor(model_file=str(path))
+            # The Python binding raises different exceptions for different kinds of damage.
+            except Exception:
+                continue
+            return path
+    return None
 
 
 def copy_present(source: Path, target: Path, names: Iterable[str]) -> None:

@@ -95,8 +95,8 @@ def split(samples: list[Sample], settings: DataConfig) -> tuple[list[Sample], li
 
 
 def _encode(codec: TextCodec, text: str) -> list[int]:
-    """Return the token ids of a text without the end-of-text tokens at its end: samples.rows adds one."""
-    ids = codec.encode(text)
-    while ids and ids[-1] == codec.tokenizer.eos_token_id:
-        ids.pop()
-    return ids
+    """Return the token ids of a text without the end-of-text tokens written at its end: samples.rows adds one."""
+    end = codec.tokenizer.eos_token
+    while end and text.endswith(end):
+        text = text.removesuffix(end)
+    return codec.encode(text)

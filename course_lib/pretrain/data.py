@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from course_lib.checkpoints import text_tokenizer
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.language.words import tr
@@ -15,7 +16,6 @@ from course_lib.pretrain.best_fit import PackedDocuments
 from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.indexed import IndexedDataset, files_of
 from course_lib.pretrain.sampling import Array, Concatenated, GptDataset, Indexed, split_corpora
-from course_lib.subword import folder
 from course_lib.training.settings import ResolvedBatch
 
 LOOKED_AT = 1 << 20  # number of tokens that are checked and hashed at each end of a file
@@ -59,11 +59,11 @@ def special_ids(settings: PretrainConfig) -> tuple[int, int]:
     """Return the ids of the tokenizer's bos_token and eos_token. Raises CourseError if the model has too few rows."""
     path = settings.data.tokenizer
     assert path
-    tokenizer = folder.load_tokenizer(path)
-    begin, end = (folder.special_id(path, tokenizer, key) for key in ("bos_token", "eos_token"))
+    tokenizer = text_tokenizer.load(path)
+    begin, end = (tokenizer.special_ids[key] for key in ("bos_token", "eos_token"))
     if begin is None or end is None:
         raise CourseError(f"{path}: its tokenizer_config.json names no bos_token or no eos_token of its vocabulary")
-    if (entries := tokenizer.get_vocab_size()) > settings.model.vocab_size:
+    if (entries := len(tokenizer.vocabulary)) > settings.model.vocab_size:
         raise UsageError(
             f"model.vocab_size: {settings.model.vocab_size} is not allowed: the tokenizer {path} has {entries} entries"
         )

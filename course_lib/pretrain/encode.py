@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer, pre_tokenizers
 
-from course_lib.documents import LineBatch, read_batches, texts, with_newlines
+from course_lib.checkpoints import text_tokenizer, tokenizer_json
+from course_lib.documents import LineBatch, read_batches, texts
 from course_lib.errors import UsageError
 from course_lib.files import require_other
 from course_lib.language.words import tr
@@ -62,7 +64,7 @@ def tokenize(
             require_other(source, product)
     # The tokenizer in the folder may have changed since the last call.
     _encoder.cache_clear()
-    encoder = _encoder(tokenizer)
+    encoder = _encoder(tokenizer, segmented)
     if segmented and encoder.codec and not encoder.codec.preparation.segmented:
         raise UsageError(f"{sources[0]}: segmented text, but {tokenizer} was trained on unsegmented; allowed: .jsonl")
     if append_eod and encoder.eod is None:
@@ -88,17 +90,25 @@ def tokenize(
 class Encoder:
     """A tokenizer that returns a prepared document's token ids as bytes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, segmented: bool = False) -> None:
+        """Load the tokenizer of a folder, for documents or for `segmented` text."""
         self.codec = folder.load(path) if (path / "preparation.json").exists() else None
-        self.tokenizer = self.codec.tokenizer if self.codec else folder.load_tokenizer(path)
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
-        self.dtype = dtype_for(max(self.tokenizer.get_vocab().values()) + 1)
-        self.unknown, self.eod = (folder.special_id(path, self.tokenizer, key) for key in ("unk_token", "eos_token"))
-        self.by_word = _splits_at_spaces(self.tokenizer)
+        self.texts = text_tokenizer.load(path)
+        # None if the folder has no tokenizer.json.
+        self.tokenizer: Any = self.texts.json
+        if segmented and self.codec:
+            # Segmented text is in the form of the tokenizer's training text, in which <s> is a special token.
+            self.tokenizer = tokenizer_json.read(path)
+        self.dtype = dtype_for(max(self.texts.vocabulary.values()) + 1)
+        self.unknown, self.eod = (self.texts.special_ids[key] for key in ("unk_token", "eos_token"))
+        self.by_word = self.tokenizer is not None and _splits_at_spaces(self.tokenizer)
         # With Metaspace, the space before a word is part of the word.
-        self.lead = " " if isinstance(self.tokenizer.pre_tokenizer, pre_tokenizers.Metaspace) else ""
+        self.lead = " " if self.by_word and isinstance(_splitter(self.tokenizer), pre_tokenizers.Metaspace) else ""
         self.word = lru_cache(REMEMBERED)(lambda word: self._ids(self.lead + word))
+
+    def prepared(self, text: str) -> str:
+        """Return a raw document in the form that `encode` takes."""
+        return self.codec.prepare(text) if self.codec else self.texts.written(text)
 
     def encode(self, text: str) -> bytes:
         """Return the token ids of one prepared document, as the bytes of an array of dtype `self.dtype`."""
@@ -110,14 +120,24 @@ class Encoder:
         return self._ids(first) + b"".join(map(self.word, others))
 
     def _ids(self, text: str) -> bytes:
+        if self.tokenizer is None:
+            return np.array(self.texts.ids(text), self.dtype).tobytes()
         # Encode one text per call: the worker processes provide the parallelism, not the library's threads.
         (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)
         return np.array(encoding.ids, self.dtype).tobytes()
 
 
+def _splitter(tokenizer: Tokenizer) -> Any:
+    """Return the pre-tokenizer, without those behind it that only part what it has split."""
+    own = tokenizer.pre_tokenizer
+    parts: Any = own if isinstance(own, pre_tokenizers.Sequence) else [own]
+    first, *others = parts
+    return first if all(isinstance(each, pre_tokenizers.Split) for each in others) else own
+
+
 def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
     """Return whether encoding word by word gives the ids of the whole text: no part looks across spaces."""
-    splitter = tokenizer.pre_tokenizer
+    splitter = _splitter(tokenizer)
     divides = isinstance(splitter, pre_tokenizers.Whitespace | pre_tokenizers.WhitespaceSplit) or (
         isinstance(splitter, pre_tokenizers.Metaspace) and splitter.split
     )
@@ -129,17 +149,17 @@ def _splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _encoder(path: Path) -> Encoder:
+def _encoder(path: Path, segmented: bool) -> Encoder:
     """Return the encoder of a folder, cached in each process."""
-    return Encoder(path)
+    return Encoder(path, segmented)
 
 
 def _encode_batch(
     path: Path, raw: bool, append_eod: bool, batch: LineBatch
 ) -> tuple[bytes, npt.NDArray[np.int32], int]:
     """Encode a batch of documents in a worker process; return the ids, tokens of each document, and bytes read."""
-    encoder = _encoder(path)
-    prepare = (encoder.codec.prepare if encoder.codec else with_newlines) if raw else str
+    encoder = _encoder(path, not raw)
+    prepare = encoder.prepared if raw or encoder.codec is None else str
     eod = np.array([encoder.eod], encoder.dtype).tobytes() if append_eod else b""
     documents = [ids + eod if (ids := encoder.encode(prepare(text))) else b"" for text in texts(batch)]
     sizes = np.array([len(ids) for ids in documents], np.int32) // encoder.dtype.itemsize

@@ -2,23 +2,22 @@
 
 If the folder has the course's preparation.json, text is normalized and segmented first. Any other Hugging Face
 tokenizer receives the text unchanged, except that every line break becomes \\n. No special tokens are added: a T5
-tokenizer, which rinna's models use, would append an end-of-text token to every prompt. If the tokenizer has the entry
-`<NL>`, it stands for a line break, as rinna's instruction models ask for; other sentencepiece tokenizers read a line
-break as a space.
+tokenizer, which rinna's models use, would append an end-of-text token to every prompt. No part of a text becomes a
+control token. If the tokenizer has the entry `<NL>`, it stands for a line break, as rinna's instruction models ask for;
+other sentencepiece tokenizers read a line break as a space.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.checkpoints import text_tokenizer
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.documents import with_newlines
 from course_lib.japanese import normalize
 from course_lib.subword import folder as tokenizers
 from course_lib.subword.folder import Codec
-
-# Entry for a line break in rinna's models: https://huggingface.co/rinna/japanese-gpt-neox-3.6b-instruction-ppo
-LINE_BREAK = "<NL>"
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class TextCodec:
 
     tokenizer: Any  # the transformers tokenizer
     codec: Codec | None  # the course codec, or None if the folder has no preparation.json
+    ids: Callable[[str], list[int]]  # the ids of a raw text: that of the codec, or of the folder's own files
     line_break: str = "\n"  # how the tokenizer writes a line break
 
     def __len__(self) -> int:
@@ -47,10 +47,7 @@ class TextCodec:
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids for raw text, without special tokens."""
-        if self.codec:
-            return self.codec.encode(text)
-        text = with_newlines(text).replace("\n", self.line_break)
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return self.ids(text)
 
     def decode(self, ids: list[int]) -> str:
         """Return the text for a list of token ids."""
@@ -71,5 +68,8 @@ class TextCodec:
 def load(folder: Path) -> TextCodec:
     """Load the TextCodec for a model or tokenizer folder."""
     tokenizer = load_tokenizer(folder)
-    codec = tokenizers.load(folder) if (folder / "preparation.json").is_file() else None
-    return TextCodec(tokenizer, codec, LINE_BREAK if LINE_BREAK in tokenizer.get_vocab() else "\n")
+    if (folder / "preparation.json").is_file():
+        codec = tokenizers.load(folder)
+        return TextCodec(tokenizer, codec, codec.encode)
+    texts = text_tokenizer.load(folder)
+    return TextCodec(tokenizer, None, texts.encode, texts.line_break)

@@ -1,14 +1,16 @@
 """A published model that answers: the chat of `course demo --chat NAME`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import torch
 
+from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.quiet import quiet
 from course_lib.documents import with_newlines
-from course_lib.errors import UsageError
+from course_lib.errors import UsageError, one_line
 from course_lib.language.words import tr
 from course_lib.notebooks import published
 
@@ -30,6 +32,8 @@ class Chat:
         if not self.tokenizer.chat_template:
             raise UsageError(tr("--chat {name}: the tokenizer has no chat template; take a model that was trained to "
                                 "answer, such as llm-jp/llm-jp-3-150m-instruct3", name=name))  # fmt: skip
+        # The template's special tokens are control tokens, also where a tokenizer finds none in texts.
+        self.tokenizer.split_special_tokens = False
 
     def answer(self, messages: list[dict[str, Any]], temperature: float) -> Iterator[str]:
         """Yield the answer as it grows; messages are {"role": …, "content": …}, temperature 0 takes the likeliest.
@@ -38,7 +42,14 @@ class Chat:
         positions gets one line that says so.
         """
         asked = [{"role": one["role"], "content": _text(one["content"])} for one in messages]
-        read = self.tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_tensors="pt").input_ids
+        # Those that a message spells out are text.
+        options = {"add_generation_prompt": True, "return_tensors": "pt", "sanitize_control_tokens": True}
+        try:
+            read = self.tokenizer.apply_chat_template(asked, **options).input_ids
+        # Some tokenizers have no other ids for such a text.
+        except ValueError as error:
+            yield one_line(error)
+            return
         limit = getattr(self.model.config, "max_position_embeddings", None) or read.shape[1] + LENGTH
         if read.shape[1] >= limit:
             yield tr("The conversation fills the model's {limit} positions; begin a new one.", limit=limit)
@@ -67,7 +78,8 @@ def _open(name: str) -> tuple[Any, Any]:
 
     try:
         model = AutoModelForCausalLM.from_pretrained(name, weights_only=True).eval()
-        return model.to("cuda" if torch.cuda.is_available() else "cpu"), AutoTokenizer.from_pretrained(name)
+        model = model.to("cuda" if torch.cuda.is_available() else "cpu")
+        return model, load_tokenizer(Path(name)) if Path(name).is_dir() else AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise UsageError(tr("--chat {name}: no model that can be read ({why})", name=name, why=why)) from error

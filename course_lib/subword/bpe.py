@@ -43,7 +43,10 @@ def train_bpe(
         # tokens are ordinary entries, and marks are added tokens, which are matched before the pre-tokenizer can split
         # them.
         tokenizer = _with_whitespace(tokenizer.model)
-        tokenizer.add_special_tokens(list(SPECIALS))
+        if segmented or not settings.lossless:
+            tokenizer.add_special_tokens(list(SPECIALS))
+        # Otherwise special tokens are entries, but no added tokens, whose names `tokenizers` would find in a text. The
+        # pre-tokenizer parts < from s, so the model does not join them either.
         if settings.lossless:
             tokenizer.add_tokens([AddedToken(token, normalized=False) for token in ESCAPES])
             tokenizer.decoder = folder.lossless_decoder(settings.byte_fallback)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders
 
-from course_lib.errors import CourseError
+from course_lib.checkpoints import tokenizer_json
 from course_lib.files import read_json, write_json
 from course_lib.japanese.marks import CUT, NEWLINE, REPLACEMENTS, mark
 from course_lib.subword.config import BEGIN, END, UNKNOWN
@@ -64,31 +64,14 @@ class Codec:
 
 def load(folder: Path) -> Codec:
     """Load a tokenizer folder of the course as a Codec."""
-    return Codec(load_tokenizer(folder), Preparation(**read_json(folder / "preparation.json")))
-
-
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """Return the tokenizer of any folder with a tokenizer.json."""
-    try:
-        return Tokenizer.from_file(str(folder / "tokenizer.json"))
-    # `tokenizers` raises plain Exception.
-    except Exception as error:
-        raise CourseError(f"{folder}: not a tokenizer folder, no tokenizer.json that can be read: {error}") from None
-
-
-def special_id(folder: Path, tokenizer: Tokenizer, key: str) -> int | None:
-    """Return the id of the special token that tokenizer_config.json lists under `key`, or None if there is none."""
-    settings = folder / "tokenizer_config.json"
-    name = read_json(settings).get(key) if settings.exists() else None
-    content = name.get("content") if isinstance(name, dict) else name
-    return tokenizer.token_to_id(content) if isinstance(content, str) else None
+    return Codec(tokenizer_json.load(folder), Preparation(**read_json(folder / "preparation.json")))
 
 
 def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
     """Write tokenizer.json, tokenizer_config.json and preparation.json to an existing folder."""
     tokenizer.save(str(folder / "tokenizer.json"))
     write_json(folder / "preparation.json", asdict(preparation))
-    config = {
+    config: dict[str, Any] = {
         "unk_token": UNKNOWN,
         "bos_token": BEGIN,
         "eos_token": END,
@@ -99,6 +82,9 @@ def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
         "padding_side": "right",
         "model_max_length": 1024,
     }
+    if not preparation.segmented:
+        # Otherwise transformers would make the control token <s> of <s> in a text. Segmented text never has it.
+        config["split_special_tokens"] = True
     write_json(folder / "tokenizer_config.json", config)
 
 

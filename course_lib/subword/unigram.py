@@ -6,21 +6,25 @@ The trained model is rebuilt with `tokenizers` from its pieces; both give the sa
 import io
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from course_lib.errors import CourseError
 from course_lib.japanese.marks import ESCAPES, MARK
 from course_lib.subword import folder, text
-from course_lib.subword.config import BEGIN, END, UNKNOWN, UnigramConfig
+from course_lib.subword.config import BEGIN, END, SPECIALS, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
 
 # Scores: a piece with score NEVER is never chosen; a piece with score ALWAYS is chosen wherever possible.
 NEVER, ALWAYS = -1e5, 1e5
+# sentencepiece's mark for the boundaries and rare characters of its training text.
+RESERVED = "▅ (U+2585)"
+# Code points that no text has: https://www.unicode.org/faq/private_use.html#nonchar1
+NO_CHARACTERS = range(0xFDD0, 0xFDF0)
 
 
 def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig | None = None) -> dict[str, int]:
@@ -59,7 +63,8 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
                 minloglevel=2,
             )  # fmt: skip
         except RuntimeError as error:
-            raise CourseError(_explain(error, sources, settings)) from None
+            lines = text.drawn(files, longer.total(), settings.input_sentence_size)
+            raise CourseError(_explain(error, sources, settings, lines)) from None
         (product / "tokenizer.model").write_bytes(model.getvalue())
         processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
         count = processor.get_piece_size()
@@ -70,8 +75,8 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
     return {"vocabulary": count, "lines left out": longer[True]}
 
 
-def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig) -> str:
-    """Return sentencepiece's error message as one line in this library's style."""
+def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig, lines: Iterable[str]) -> str:
+    """Return sentencepiece's error message for training on lines as one line in this library's style."""
     message, names = " ".join(str(error).split()), ", ".join(map(str, sources))
     if high := re.search(r"value <= (\d+)", message):
         return f"vocab_size: {settings.vocab_size} is more than {names} supports; allowed: up to {high[1]}"
@@ -80,31 +85,58 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
             f"vocab_size: {settings.vocab_size} is too small for the corpus's characters; "
             f"allowed: {int(low[2]) + 1} or more"
         )
+    if "sentences_.empty()" in message:
+        shortest, longest = min(len(line.encode()) for line in lines), settings.max_sentence_length
+        if shortest > longest:
+            return (
+                f"max_sentence_length: {longest} leaves no line of {names}: the shortest one has {shortest} bytes; "
+                f"allowed: {shortest} or more, or shorter lines"
+            )
+        # https://github.com/google/sentencepiece/blob/master/src/trainer_interface.cc, LoadSentences
+        return f"{names}: no text to train on: sentencepiece leaves out lines with {RESERVED}, which it uses itself"
     return f"{names}: sentencepiece: {message}"
 
 
 def to_tokenizers(processor: Any, segmented: bool) -> Tokenizer:
     """Return a SentencePieceProcessor's Unigram model as a `tokenizers` Tokenizer with the same ids."""
     count = processor.get_piece_size()
-    is_byte = [processor.is_byte(i) for i in range(count)]
+    names = [processor.id_to_piece(i) for i in range(count)]
+    byte_names = [name for i, name in enumerate(names) if processor.is_byte(i)]
+    fallback = bool(byte_names)
     # Text that spells out <0x41> must not become that byte, and a mark must never be split. sentencepiece has rules for
-    # both, but `tokenizers` does not, so the scores enforce them.
-    fixed = dict.fromkeys(ESCAPES, ALWAYS) if segmented else {}
-    pieces = [
-        (piece, NEVER if is_byte[i] else fixed.get(piece, processor.get_score(i)))
-        for i, piece in enumerate(map(processor.id_to_piece, range(count)))
-    ]
-    fallback = any(is_byte)
+    # both, but `tokenizers` does not, so the scores enforce them. Nor must <s> become that token: segmentation parts <
+    # from s, but raw text can have it.
+    fixed = dict.fromkeys(byte_names, NEVER)
+    fixed |= dict.fromkeys(ESCAPES, ALWAYS) if segmented else dict.fromkeys(SPECIALS, NEVER)
+    pieces = [(name, fixed.get(name, processor.get_score(i))) for i, name in enumerate(names)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=fallback))
-    tokenizer.add_special_tokens([UNKNOWN, BEGIN, END])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="first", split=True)
     if segmented:
+        tokenizer.add_special_tokens(list(SPECIALS))
         tokenizer.decoder = folder.lossless_decoder(fallback, WORD)
     else:
+        if unknown := set("".join([*SPECIALS, *byte_names])) - set(names):
+            _keep_apart(tokenizer, unknown, fallback)
         steps: list[Any] = [decoders.ByteFallback()] if fallback else []
         spaces = [decoders.Replace(WORD, " "), decoders.Strip(content=" ", left=1, right=0)]
         tokenizer.decoder = decoders.Sequence([*steps, decoders.Fuse(), *spaces])
     return tokenizer
+
+
+def _keep_apart(tokenizer: Tokenizer, unknown: set[str], fallback: bool) -> None:
+    """Keep characters that are in the names of control tokens, but no pieces, from completing a name in a text.
+
+    `tokenizers` gives them a score below NEVER, so that it would choose <s> if < were no piece. The ids stay those of
+    sentencepiece: of each such character, its bytes; without byte fallback, one <unk> for a run of unknown characters.
+    """
+    pattern = Regex(f"[{''.join(map(re.escape, sorted(unknown)))}]")
+    if fallback:
+        apart = pre_tokenizers.Split(pattern, "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, apart])
+    else:
+        vocabulary = tokenizer.get_vocab()
+        other = next(chr(code) for code in NO_CHARACTERS if chr(code) not in vocabulary)
+        tokenizer.normalizer = normalizers.Replace(pattern, other)
 
 
 def train_words(words: Mapping[str, int], entries: int) -> dict[str, float]:

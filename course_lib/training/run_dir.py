@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
 from filelock import FileLock, Timeout
 
+from course_lib.checkpoints import tokenizer_settings
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, require_other
 from course_lib.language.words import mark, tr
@@ -21,6 +23,8 @@ from course_lib.training.task import CONFIG, Task
 DEEPSPEED, DATA = "deepspeed.json", "data.json"
 # the exported model in the run folder
 MODEL = "model"
+# the copy of the tokenizer in the run folder
+TOKENIZER = "tokenizer"
 
 
 @contextmanager
@@ -68,6 +72,7 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
         _require_same(task, earlier, batch, facts)
+        _require_same_tokenizer(task)
         ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
             line = mark("{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ")
@@ -91,7 +96,7 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
             is_yaml = name == CONFIG
             file.write(content.encode() if is_yaml else orjson.dumps(content, option=orjson.OPT_INDENT_2))
     if not whole:
-        with atomic_folder(folder / "tokenizer", ours=True) as copy:
+        with atomic_folder(folder / TOKENIZER, ours=True) as copy:
             task.copy_tokenizer(copy)
     return start_step
 
@@ -104,6 +109,19 @@ def export_folder(run: Path, target: Path) -> Iterator[Path]:
         require_other(run, target)
     with atomic_folder(target, ours=own) as folder:
         yield folder
+
+
+def _require_same_tokenizer(task: Task) -> None:
+    """Raise UsageError if the tokenizer is not the one that the run's folder keeps a copy of."""
+    folder: Path = task.settings.engine.output_dir
+    with TemporaryDirectory() as name:
+        task.copy_tokenizer(Path(name))
+        file = tokenizer_settings.difference(Path(name), folder / TOKENIZER)
+    if file:
+        raise UsageError(
+            f"tokenizer: its {file} is not that of the run in {folder}, which has a copy in {folder / TOKENIZER}; "
+            "resume it with its own tokenizer, or start a new run in another engine.output_dir"
+        )
 
 
 def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:

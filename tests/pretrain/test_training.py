@@ -1,5 +1,6 @@
 """Real runs: two CPU ranks under DeepSpeed's launcher, compared, killed, resumed and broken."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -231,11 +232,15 @@ def test_a_run_without_evaluation_says_so(place, tmp_path, documents):
 def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
     with IndexedWriter(tmp_path / "tokens", dtype_for(VOCABULARY)) as writer:
         writer.append(np.full(30_000, 5, "<u2"), np.full(300, 100))
+    another = shutil.copytree(unbroken.folder / "tokenizer", tmp_path / "another")
+    names = json.loads((another / "tokenizer_config.json").read_text())
+    (another / "tokenizer_config.json").write_text(json.dumps(names | {"unk_token": "</s>"}))
     for overrides, words in {
         ("engine.seed=7",): "engine.seed: 7 is not allowed: the run in .* has 1024",
         ("optimizer.lr.max=2e-2",): r"^optimizer\.lr\.max: 0.02 is not allowed: the run in [^{]* has 0.01; [^{]*$",
         ("batch.global_size=16",): "batch.global_size: 16 is not allowed",
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
+        (f"data.tokenizer={another}",): "^tokenizer: its tokenizer_config.json is not that of the run in ",
     }.items():
         changed = settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides)
         with pytest.raises(UsageError, match=words):
