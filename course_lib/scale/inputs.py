@@ -5,7 +5,6 @@ in batches: a line of JSON with their sizes, then their bytes.
 """
 
 import bz2
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,14 +17,14 @@ from course_lib.corpus.download import download, download_address
 from course_lib.corpus.dump import PAGE, PAGE_END, STREAM, read_pieces
 from course_lib.corpus.webfile import WebBatch, read_web
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import CHUNK, temporary_folder
+from course_lib.files import CHUNK, temporary_folder, user_folder
 from course_lib.scale.store import Store
 
 
 @contextmanager
 def fetched(source: str, store: Store, settings: DownloadConfig) -> Iterator[Path]:
     """Yield a local path for an input: a corpus's name, an address, or a path. Later runs resume downloads."""
-    downloads = Path(store.url("downloads")) if store.local else Path(tempfile.gettempdir(), "course-scale-downloads")
+    downloads = Path(store.url("downloads")) if store.local else user_folder("course-scale-downloads")
     name, _, date = source.partition(":")
     if name in ("cc100", "jawiki"):
         yield download("cc100" if name == "cc100" else "jawiki", downloads, date or "latest", settings)

@@ -9,7 +9,6 @@ import hashlib
 import os
 import resource
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ import orjson
 from datatrove.io import DataFolder, get_datafolder
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, temporary_folder, work_folder
+from course_lib.files import atomic_write, temporary_folder, user_folder, work_folder
 
 
 class Store:
@@ -64,7 +63,9 @@ class Store:
     def publish(self, folder: Path, stage: str) -> dict[str, int]:
         """Move all files in a folder into that of a stage, and return their sizes by their names in the store."""
         sizes = {}
-        for path in sorted(filter(Path.is_file, folder.rglob("*"))):
+        # Not the mark of a product folder: hidden files are no part of the store.
+        shown = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+        for path in sorted(shown):
             name = f"{stage}/{path.relative_to(folder)}"
             sizes[name] = path.stat().st_size
             if self.local:
@@ -100,9 +101,9 @@ class Store:
         self.folder.invalidate_cache()
         version = f"{self.url(name)} {self.folder.ukey(name)}"
         key = hashlib.blake2b(version.encode(), digest_size=8).hexdigest()
-        path = Path(tempfile.gettempdir(), f"course-scale-cache-{os.getuid()}", key, Path(name).name)
+        path = user_folder("course-scale-cache") / key / Path(name).name
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(path) as file, self.folder.open(name, "rb") as source:
                 shutil.copyfileobj(source, file, 1 << 20)
         return path
@@ -121,7 +122,7 @@ class Store:
 
     def make(self, stage: str, unit: str, work: Callable[[Path], dict[str, Any] | None]) -> None:
         """Run the work of a unit, put the files that it writes into a folder into the store, then its marker."""
-        base = Path(self.url(stage)) if self.local else Path(tempfile.gettempdir(), f"course-scale-{stage}")
+        base = Path(self.url(stage)) if self.local else user_folder(f"course-scale-{stage}")
         started, worked = perf_counter(), process_time()
         with work_folder(base / unit) as folder:
             note = work(folder) or {}

@@ -137,7 +137,6 @@ class Snapshot:
                     counts = product.build(folder, inputs, settings)
                     seconds = time.perf_counter() - started
                     _write_manifest(folder, product, settings, sources, counts, seconds)
-                    _keep_own_files(product.folder, folder)
         self._states[product] = State("fresh")
         return product.folder
 
@@ -181,16 +180,6 @@ class Snapshot:
 def size(name: str) -> int:
     """Return the size on disk of a product, or of all products in a chapter [bytes]."""
     return sum(path.stat().st_size for path in (root() / name).rglob("*") if path.is_file())
-
-
-def _keep_own_files(old: Path, new: Path) -> None:
-    """Take over the files that the user put into the folder of the earlier product."""
-    manifest = read_manifest(old)
-    for path in old.rglob("*") if manifest else ():
-        kept = new / path.relative_to(old)
-        if path.is_file() and not kept.exists() and str(path.relative_to(old)) not in (manifest or {})["outputs"]:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            files.link_or_copy(path, kept)
 
 
 def locked(product: Product) -> FileLock:
