@@ -54,10 +54,12 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
     """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run."""
     settings = task.settings
     folder: Path = settings.engine.output_dir
-    if not (folder / CONFIG).exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
+    if not _is_run(task, folder) and any(not path.name.startswith(".") for path in folder.iterdir()):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
     whole = checkpoint.whole_checkpoints(folder)
+    if not whole:
+        checkpoint.require_undamaged(folder)
     start_step = checkpoint.step_of(whole[0]) if whole else 0
     facts = task.fingerprint()
     if whole and not resume:
@@ -65,6 +67,9 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
             tr("engine.output_dir: {folder} holds a run; --resume continues it, "
                "another engine.output_dir starts a new one", folder=folder)
         )  # fmt: skip
+    for damaged in map(checkpoint.damage, checkpoint.newer_than(folder, start_step) if whole else ()):
+        if damaged:
+            on_message(tr("{problem}; the run continues from {checkpoint}", problem=damaged, checkpoint=whole[0].name))
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
         _require_same(task, earlier, batch, facts)
@@ -90,10 +95,23 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
         with atomic_write(folder / name) as file:
             is_yaml = name == CONFIG
             file.write(content.encode() if is_yaml else orjson.dumps(content, option=orjson.OPT_INDENT_2))
+    checkpoint.begin_record(folder)
     if not whole:
         with atomic_folder(folder / "tokenizer", ours=True) as copy:
             task.copy_tokenizer(copy)
     return start_step
+
+
+def _is_run(task: Task, folder: Path) -> bool:
+    """Return whether a run wrote the settings in a folder, and not the user: they would be replaced."""
+    path = folder / CONFIG
+    if not path.is_file() or all((folder / name).is_file() for name in (DEEPSPEED, DATA)):
+        return path.is_file()
+    # A run that was killed at its start has only the settings, exactly as they are written.
+    try:
+        return config.to_yaml(config.load(task.settings_class, path)) == path.read_text(encoding="utf8")
+    except UsageError:
+        return False
 
 
 @contextmanager
