@@ -27,7 +27,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in project.files():
         (site / name).write_text(content, encoding="utf8")
     # Not the course itself, nor what makes it importable here.
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
+    for path in {*Path(sysconfig.get_path("purelib")).iterdir(), Path(editables.__file__).parent}:
         if path.suffix != ".pth" and not path.name.startswith(("_editable", "course_lib")):
             (site / path.name).symlink_to(path)
     return folder / ".venv/bin/python"
