@@ -21,7 +21,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,8 @@ CACHED = re.compile(r"(.*/)?__pycache__/([^/]+\.pyc)?")
 UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 # renameat2(2): the current folder for relative paths, and the flag for exchanging two paths.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
+# How messages call the types of JSON values.
+JSON_NAMES = {bool: "true or false", int: "a whole number", str: "a text", dict: "an object", list: "a list"}
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 # Makes a folder that only its owner reads.
 PRIVATE = partial(Path.mkdir, mode=0o700)
@@ -148,6 +150,24 @@ def read_json(path: Path) -> dict[str, Any]:
         raise CourseError(f"{path}: not readable as JSON: {error}") from error
     if not isinstance(content, dict):
         raise CourseError(f"{path}: expected a JSON object, found {str(content)[:40]}")
+    return content
+
+
+def read_record(
+    path: Path, required: Mapping[str, type], optional: Mapping[str, type] | None = None
+) -> dict[str, Any]:
+    """Read a JSON object that the course wrote; raise CourseError if a key is missing or has a value of another type.
+
+    `optional` are keys that may be missing or null.
+    """
+    content = read_json(path)
+    for key, kind in (dict(required) | dict(optional or {})).items():
+        value = content.get(key)
+        if value is None and key not in required:
+            continue
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            problem = f"found {json.dumps(value, ensure_ascii=False)[:40]}" if key in content else "the key is missing"
+            raise CourseError(f"{path}: {key}: {problem}; allowed: {JSON_NAMES[kind]}")
     return content
 
 

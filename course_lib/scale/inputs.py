@@ -16,7 +16,7 @@ from course_lib.corpus.config import DownloadConfig, WebtextConfig
 from course_lib.corpus.download import download, download_address
 from course_lib.corpus.dump import PAGE, PAGE_END, STREAM, read_pieces
 from course_lib.corpus.webfile import WebBatch, read_web
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import CHUNK, temporary_folder, user_folder
 from course_lib.scale.store import Store
 
@@ -32,9 +32,13 @@ def fetched(source: str, store: Store, settings: DownloadConfig) -> Iterator[Pat
         yield download_address(source, downloads, settings)
     elif "://" in source:
         with temporary_folder("course-scale-source") as folder:
-            files, path = fsspec.core.url_to_fs(source)
-            target = folder / Path(path).name
-            files.get_file(path, str(target))
+            # Each file system has errors of its own.
+            try:
+                files, path = fsspec.core.url_to_fs(source)
+                target = folder / Path(path).name
+                files.get_file(path, str(target))
+            except Exception as error:
+                raise CourseError(f"{source}: cannot be read: {one_line(error) or type(error).__name__}") from error
             yield target
     else:
         yield Path(source)

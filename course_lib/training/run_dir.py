@@ -10,7 +10,7 @@ import orjson
 from filelock import FileLock, Timeout
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, atomic_write, require_other
+from course_lib.files import atomic_folder, atomic_write, read_json, read_record, require_other
 from course_lib.language.words import mark, tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
@@ -41,7 +41,7 @@ def with_batch_of_run(task: Task, ranks: int, on_message: Callable[[str], None])
     folder: Path = settings.engine.output_dir
     if settings.batch.global_size or not checkpoint.whole_checkpoints(folder):
         return task
-    before = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
+    before = read_record(folder / DEEPSPEED, {"train_batch_size": int})["train_batch_size"]
     if settings.batch.resolve(ranks).total == before:
         return task
     batch = replace(settings.batch, global_size=before, local_size=None)
@@ -128,7 +128,7 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
     """Raise UsageError if the `earlier` settings, the batch or the data in the folder are those of another run."""
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
-    old["batch.global_size"] = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
+    old["batch.global_size"] = read_record(folder / DEEPSPEED, {"train_batch_size": int})["train_batch_size"]
     new["batch.global_size"] = batch.total
     for key, value in new.items():
         if value != old[key]:
@@ -136,7 +136,7 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
                 f"{key}: {value} is not allowed: the run in {folder} has {old[key]}; "
                 "resume it with its own settings, or start a new run in another engine.output_dir"
             )
-    data = orjson.loads((folder / DATA).read_bytes())
+    data = read_json(folder / DATA)
     names = {"inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base"}
     for key, name in names.items():
         if data.get(key) != facts.get(key):
