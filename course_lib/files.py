@@ -368,6 +368,9 @@ def atomic_write(target: Path) -> Iterator[IO[bytes]]:
     STANDARD_OUTPUT is written directly. Raises UsageError if `target` is a device or pipe.
     """
     if target == STANDARD_OUTPUT:
+        # cli.py opens this for a standard output that is closed.
+        if getattr(sys.stdout, "name", "") == os.devnull:
+            raise UsageError(tr("-o -: standard output is closed; allowed: a path, or an open standard output"))
         with open(os.dup(sys.stdout.fileno()), "wb") as file:
             yield file
         return

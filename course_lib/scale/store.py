@@ -62,8 +62,12 @@ class Store:
 
     def others(self) -> list[str]:
         """Return what is in the folder itself, without hidden files, sorted by name."""
-        with self._reached(""):
-            found = self.folder.ls("", detail=False) if self.folder.exists("") else []
+        if self.local:
+            folder = Path(self.url(""))
+            found = os.listdir(folder) if folder.is_dir() else []
+        else:
+            with self._reached(""):
+                found = self.folder.ls("", detail=False) if self.folder.exists("") else []
         return sorted(name for name in (Path(each).name for each in found) if not name.startswith("."))
 
     def read(self, name: str) -> bytes:
