@@ -205,6 +205,13 @@ def _naming(path: Path, place: Path) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name a file in errors from the block that writes it, such as those of a full disk."""
+    with _naming(path, path):
+        yield
+
+
 def require_replaceable(path: Path) -> Path:
     """Return `path` if it may become a product; raise UsageError if it is a device, a pipe, a link to one, or a mount.
 

@@ -214,7 +214,7 @@ def _standard_input(values: dict[str, Any]) -> Iterator[None]:
     with files.temporary_folder("course-input") as folder:
         first = sys.stdin.buffer.read(1)
         copy = folder / ("standard-input.jsonl" if first == b"{" else "standard-input.txt")
-        with copy.open("wb") as file:
+        with files.naming(copy), copy.open("wb") as file:
             file.write(first)
             shutil.copyfileobj(sys.stdin.buffer, file)
         values["sources"] = [copy if source == Path("-") else source for source in values["sources"]]
