@@ -510,15 +510,21 @@ def _paths(folder: Path) -> Iterator[Path]:
 
 
 def _take_over(old: Path, new: Path) -> None:
-    """Take over what the user put into the folder of the earlier product, and permissions that the user chose."""
+    """Take over what the user put into the folder of the earlier product, and permissions that the user chose.
+
+    Where a file of the user has the name of a new one, it gets a ~ behind its name. Without a mark it may as well be
+    the earlier product's, and is replaced.
+    """
+    marked = listed_in(old) is not None
     for name in not_ours(old):
         kept = new / name
         if name.endswith("/"):
             kept.mkdir(parents=True, exist_ok=True)
             continue
+        if kept.exists() and not marked:
+            continue
         kept.parent.mkdir(parents=True, exist_ok=True)
-        while kept.exists() or kept.is_symlink():
-            # The new product has a file of this name.
+        while kept.exists():
             kept = kept.with_name(f"{kept.name}~")
         _link_or_copy_itself(old / name, kept)
     for path in (new, *_paths(new)):
