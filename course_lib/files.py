@@ -153,9 +153,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_record(
-    path: Path, required: Mapping[str, type], optional: Mapping[str, type] | None = None
-) -> dict[str, Any]:
+def read_record(path: Path, required: Mapping[str, type], optional: Mapping[str, type] | None = None) -> dict[str, Any]:
     """Read a JSON object that the course wrote; raise CourseError if a key is missing or has a value of another type.
 
     `optional` are keys that may be missing or null.
@@ -239,7 +237,9 @@ def is_mount(path: Path) -> bool:
         mounts = [line.split(b" ")[4] for line in Path("/proc/self/mountinfo").read_bytes().splitlines()]
     except OSError:
         return False
-    return os.fsencode(path) in (re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), each) for each in mounts)
+    return os.fsencode(path) in (
+        re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), each) for each in mounts
+    )
 
 
 def behind_links(path: Path) -> Path:
@@ -475,7 +475,9 @@ def require_product(folder: Path, target: Path) -> None:
     """Raise UsageError, which names `target`, if a folder has a file that the course did not write."""
     others = sorted(not_ours(folder), key=lambda name: (name.endswith("/"), name)) if folder.is_dir() else []
     if others:
-        message = mark("-o {target}: the folder holds other files: {name}; allowed: a new name, or a product to replace")
+        message = mark(
+            "-o {target}: the folder holds other files: {name}; allowed: a new name, or a product to replace"
+        )
         raise UsageError(tr(message, target=target, name=others[0]))
 
 

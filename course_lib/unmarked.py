@@ -14,7 +14,9 @@ TOKENIZER = (
     r"(preparation|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|emoji)\.json"
     r"|merges\.txt|vocab\.txt|(tokenizer|spiece)\.model|tokenizer\.vocab|chat_template\.jinja"
 )
-MODEL = rf"{TOKENIZER}|(generation_)?config\.json|model(-\d{{5}}-of-\d{{5}})?\.safetensors|model\.safetensors\.index\.json"
+MODEL = (
+    rf"{TOKENIZER}|(generation_)?config\.json|model(-\d{{5}}-of-\d{{5}})?\.safetensors|model\.safetensors\.index\.json"
+)
 # What is converted: FasterTransformer's folder, a model with its prefixes, CTranslate2's and peft's files.
 CONVERTED = (
     rf"conversion\.json|{MODEL}|prefixes/([^/]+\.safetensors)?|tokenizer/({TOKENIZER})?"

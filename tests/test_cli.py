@@ -490,7 +490,9 @@ def test_full_streams_have_no_traceback(full: str) -> None:
 
 
 @pytest.mark.parametrize("target", [".", "..", "/", "loop", "loop/x", "file/x", "x" * 300])
-@pytest.mark.parametrize("words", ["segment file", "tokenizer bpe file", "world write --documents 2", "corpus webtext file"])
+@pytest.mark.parametrize(
+    "words", ["segment file", "tokenizer bpe file", "world write --documents 2", "corpus webtext file"]
+)
 def test_a_target_that_cannot_be_is_one_line(
     words: str, target: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

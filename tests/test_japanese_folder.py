@@ -55,4 +55,6 @@ def test_a_path_in_a_pth_file_would_not_do(python: Path, tmp_path: Path) -> None
 def test_the_checkout_is_installed_in_that_form() -> None:
     hatch = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf8"))["tool"]["hatch"]
     assert hatch["build"]["dev-mode-exact"] is True
-    assert "force-include" not in hatch["build"]["targets"]["wheel"]  # it would hide the library behind site-packages/course_lib/data
+    assert (
+        "force-include" not in hatch["build"]["targets"]["wheel"]
+    )  # it would hide the library behind site-packages/course_lib/data

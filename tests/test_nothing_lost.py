@@ -262,16 +262,18 @@ def test_no_verb_writes_over_what_it_reads(words: str, place: Path, capsys: pyte
 
 
 def test_neighbours_of_inputs_are_written(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli._main("corpus quality a.txt b.txt -o a.npz".split()) == 1  # one unwanted document: cannot be scored
-    assert cli._main("segment a.txt -o a.seg".split()) == 0
-    assert cli._main("segment a.txt -o -".split()) == 0
-    assert cli._main("segment a.txt -o a.seg".split()) == 0
+    assert (
+        cli._main(["corpus", "quality", "a.txt", "b.txt", "-o", "a.npz"]) == 1
+    )  # one unwanted document: cannot be scored
+    assert cli._main(["segment", "a.txt", "-o", "a.seg"]) == 0
+    assert cli._main(["segment", "a.txt", "-o", "-"]) == 0
+    assert cli._main(["segment", "a.txt", "-o", "a.seg"]) == 0
     assert "is the input" not in capfd.readouterr().err
 
 
 def test_a_verb_that_fails_leaves_the_earlier_product(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("q.npz").write_bytes(b"earlier")
-    assert cli._main("corpus quality a.txt b.txt -o q.npz".split()) == 1  # a single unwanted document
+    assert cli._main(["corpus", "quality", "a.txt", "b.txt", "-o", "q.npz"]) == 1  # a single unwanted document
     assert Path("q.npz").read_bytes() == b"earlier"
     for text in (" \n\n", "{}"):
         Path("blank.txt" if text != "{}" else "blank.jsonl").write_text(text)

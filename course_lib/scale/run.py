@@ -104,7 +104,9 @@ def prepare(settings: ScaleConfig) -> Store:
     chosen = {key: value for key, value in config.to_dict(settings).items() if key not in FREE}
     if not store.sizes("scale.json"):
         if others := store.others():
-            raise UsageError(f"output: {settings.output} holds other files: {others[0]}; allowed: a new folder, or a run")
+            raise UsageError(
+                f"output: {settings.output} holds other files: {others[0]}; allowed: a new folder, or a run"
+            )
         store.write("scale.json", orjson.dumps(chosen, option=orjson.OPT_INDENT_2))
     old, new = config.flat(store.json("scale.json")), config.flat(chosen)
     for key in new | old:

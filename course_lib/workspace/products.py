@@ -13,11 +13,11 @@ from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, Required
 
 from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
-from typing_extensions import Required, TypedDict
+from typing_extensions import TypedDict
 
 from course_lib import __version__, files, unmarked
 from course_lib.language.words import tr
@@ -61,7 +61,6 @@ class _Content(TypedDict, total=False):
     code: dict[str, str]
     built: str
     seconds: float
-
 
 
 @dataclass(frozen=True)

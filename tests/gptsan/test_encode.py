@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from course_lib.documents import read_batches
 from course_lib.errors import CourseError, UsageError
+from course_lib.files import MARK
 from course_lib.gptsan import inputs
 from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.encode import encode

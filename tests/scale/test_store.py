@@ -40,7 +40,9 @@ def test_a_folder_out_of_reach_is_one_line(tmp_path: Path) -> None:
         lambda: store.others(),
     )
     for call in calls:
-        with pytest.raises(CourseError, match="^s3://bucket/.*: cannot be reached, or is not allowed: Unable to locate"):
+        with pytest.raises(
+            CourseError, match="^s3://bucket/.*: cannot be reached, or is not allowed: Unable to locate"
+        ):
             call()
 
 
@@ -65,4 +67,6 @@ def test_the_mark_of_a_product_is_not_published(tmp_path: Path) -> None:
     with atomic_folder(tmp_path / "made/tokenizer") as folder:
         (folder / "tokenizer.json").write_text("{}")
     assert (tmp_path / "made/tokenizer" / MARK).is_file()
-    assert Store(str(tmp_path / "run")).publish(tmp_path / "made", "tokenizer") == {"tokenizer/tokenizer/tokenizer.json": 2}
+    assert Store(str(tmp_path / "run")).publish(tmp_path / "made", "tokenizer") == {
+        "tokenizer/tokenizer/tokenizer.json": 2
+    }

@@ -110,7 +110,14 @@ def test_pruning_removes_only_what_the_run_wrote(tmp_path):
     checkpoint.record(tmp_path, 4)
     make(tmp_path, 4, whole=False)  # killed while it was saved
     own = tmp_path / checkpoint.FOLDER
-    copies = ("checkpoint-best", "checkpoint-2.bak", "checkpoint-notes", "checkpoint-7", "checkpoint-02", "checkpoint-２")
+    copies = (
+        "checkpoint-best",
+        "checkpoint-2.bak",
+        "checkpoint-notes",
+        "checkpoint-7",
+        "checkpoint-02",
+        "checkpoint-２",
+    )
     for name in copies:
         shutil.copytree(own / "checkpoint-1", own / name)
     (own / "checkpoint-8").mkdir()
@@ -182,7 +189,9 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
-        self.settings = config.build(PretrainConfig, {"engine": {"output_dir": str(folder)}, "batch": {"global_size": 8}})
+        self.settings = config.build(
+            PretrainConfig, {"engine": {"output_dir": str(folder)}, "batch": {"global_size": 8}}
+        )
         self.said: list[str] = []
 
     def fingerprint(self):

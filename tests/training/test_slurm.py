@@ -44,7 +44,9 @@ def test_the_script_asks_for_what_the_recipe_needs(script: str, place: Path) -> 
     assert (asked["signal"], asked["chdir"], asked["requeue"]) == ("B:USR1@300", str(place), "")
 
 
-@pytest.mark.parametrize("name", ["plain", "two words", "日本語", 'a "b"', "it's # no comment", "back\\slash", "tab\there"])
+@pytest.mark.parametrize(
+    "name", ["plain", "two words", "日本語", 'a "b"', "it's # no comment", "back\\slash", "tab\there"]
+)
 def test_the_folder_is_quoted_as_sbatch_reads_it(name: str) -> None:
     line = f"#SBATCH --chdir={sbatch._quoted('chdir', name)}"
     # As _get_argument in slurm's src/sbatch/opt.c reads it; of a plain name nothing is quoted.
