@@ -1,8 +1,8 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
 What is written has a hidden temporary name next to its target until it is complete, so that a killed run leaves the
-earlier file or folder unchanged. A folder then gets a mark that lists what is in it: whatever a user adds is not listed,
-and is never removed.
+earlier file or folder unchanged. A folder then gets a mark that lists what is in it: whatever a user adds is not
+listed, and is never removed.
 """
 
 import bz2

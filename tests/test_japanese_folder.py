@@ -36,7 +36,17 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("locale", ["C", "POSIX", "xx_XX.UTF-8", "C.UTF-8"])
 def test_the_course_starts_in_a_japanese_folder(python: Path, locale: str, tmp_path: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LANG", "PYTHONUTF8")}
-    words = [python, "-m", "course_lib.cli", "world", "write", "--documents", "1", "-o", str(tmp_path / "世界.jsonl")]
+    words = [
+        str(python),
+        "-m",
+        "course_lib.cli",
+        "world",
+        "write",
+        "--documents",
+        "1",
+        "-o",
+        str(tmp_path / "世界.jsonl"),
+    ]
     done = subprocess.run(words, capture_output=True, env=clean | {"LC_ALL": locale}, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")
     assert [path.name for path in tmp_path.iterdir()] == ["世界.jsonl"]
@@ -47,7 +57,7 @@ def test_a_path_in_a_pth_file_would_not_do(python: Path, tmp_path: Path) -> None
     venv.create(tmp_path / ".venv", symlinks=True)
     site = next((tmp_path / ".venv").glob("lib/python*/site-packages"))
     (site / "course.pth").write_text(f"{python.parents[2]}\n", encoding="utf8")
-    command = [tmp_path / ".venv/bin/python", "-c", ""]
+    command = [str(tmp_path / ".venv/bin/python"), "-c", ""]
     done = subprocess.run(command, capture_output=True, env={"LC_ALL": "C"}, cwd=tmp_path)
     assert (b"UnicodeDecodeError" in done.stderr) == (sys.version_info < (3, 13))
 

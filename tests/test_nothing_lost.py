@@ -204,7 +204,7 @@ def test_a_rename_that_fails_restores_the_folder(tmp_path: Path, monkeypatch: py
         real(*names)
 
     monkeypatch.setattr(files, "_exchange", lambda *_: False)
-    monkeypatch.setattr(files.os, "replace", second_fails)
+    monkeypatch.setattr(os, "replace", second_fails)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "o", new="new")
     assert everything(tmp_path / "o").keys() == {"old", files.MARK} and len(list(tmp_path.iterdir())) == 1

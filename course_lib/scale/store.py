@@ -64,7 +64,7 @@ class Store:
         """Return what is in the folder itself, without hidden files, sorted by name."""
         if self.local:
             folder = Path(self.url(""))
-            found = os.listdir(folder) if folder.is_dir() else []
+            found = list(map(str, folder.iterdir())) if folder.is_dir() else []
         else:
             with self._reached(""):
                 found = self.folder.ls("", detail=False) if self.folder.exists("") else []
