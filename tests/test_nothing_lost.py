@@ -472,3 +472,45 @@ def test_what_cannot_be_a_folder_is_one_line(tmp_path: Path, name: str, monkeypa
 
 def test_the_table_of_earlier_products_knows_what_the_mark_does_not(tmp_path: Path) -> None:
     assert not unmarked.files_of(tmp_path)("manifest.json")
+
+
+# 18: records that the user changed by hand
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{", "not readable as JSON"),
+        ("[]", "expected a JSON object"),
+        ("{}", "segmented: the key is missing; allowed: true or false"),
+        ('{"segmented": "yes", "marked": true}', 'segmented: found "yes"; allowed: true or false'),
+        ('{"segmented": true, "marked": 1}', "marked: found 1; allowed: true or false"),
+        ('{"segmented": true, "marked": null}', "marked: found null; allowed: true or false"),
+    ],
+)
+def test_a_preparation_changed_by_hand_is_one_line(tmp_path: Path, content: str, problem: str) -> None:
+    from course_lib.subword import folder
+
+    (tmp_path / "preparation.json").write_text(content)
+    with pytest.raises(CourseError) as caught:
+        folder.load(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / 'preparation.json'}: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"examples": "8"}, 'examples: found "8"; allowed: a whole number'),
+        ({"num_context": True}, "num_context: found true; allowed: a whole number"),
+        ({"classes": [1]}, "classes: found [1]; allowed: an object"),
+        ({"largest_id": None}, "largest_id: found null; allowed: a whole number"),
+    ],
+)
+def test_an_encoding_changed_by_hand_is_one_line(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
+    from course_lib.gptsan.examples import Examples
+
+    content = {"examples": 8, "num_context": 4, "largest_id": 9, "classes": None}
+    (tmp_path / "encoding.json").write_text(json.dumps(content | change))
+    with pytest.raises(CourseError) as caught:
+        Examples(tmp_path)
+    assert str(caught.value) == f"{tmp_path / 'encoding.json'}: {problem}"
