@@ -114,5 +114,7 @@ $(INSTALLED): requirements.txt pyproject.toml | $(BIN)/python
 	@sed 's/ *#.*//' requirements.txt | grep -v '^torch=' | xargs -n 140 -P 2 $(INSTALL) --no-deps
 	@$(PIP) check > /dev/null || $(INSTALL) -r requirements.txt
 	@$(INSTALL) --no-deps --editable .
+	@# An installation by an earlier version leaves this folder, empty, which Python would take for the library.
+	@rmdir $(VENV)/lib/python3*/site-packages/course_lib 2> /dev/null || true
 	@$(INSTALL) --no-deps $(TRITON) || echo "no Triton server for this machine: chapter 7 answers with its reader instead"
 	@touch $@

@@ -26,6 +26,7 @@ class Terminated(SystemExit):
 def main(arguments: list[str] | None = None) -> None:
     """Run a command, by default the one on the command line, and exit with its exit code."""
     _on_signals(_end_at_once, _end_at_once)
+    _open_closed()
     try:
         code = _started(arguments)
     except KeyboardInterrupt:
@@ -40,6 +41,18 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError:
         _discard(sys.stdout)
     sys.exit(code)
+
+
+def _open_closed() -> None:
+    """Open what the caller has closed, as `>&-` does: the next file would get its number, and what is printed.
+
+    The numbers lead to a device that cannot be written, so that a text for standard output does not vanish.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            while os.open(os.devnull, os.O_RDONLY) < number:
+                pass
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf8"))  # noqa: SIM115
 
 
 def _started(arguments: list[str] | None) -> int:
@@ -108,6 +121,11 @@ def _main(arguments: list[str] | None) -> int:
         if full:
             _discard(sys.stdout)
         return _report(f"{error.filename or ('standard output' if full else 'file')}: {error.strerror or error}", 1)
+    except ValueError as error:
+        # What every function of the system says to such a path, wherever it comes from: settings, a list of files.
+        if not str(error).startswith("embedded null"):
+            raise
+        return _report(tr("a path holds a NUL character, which no path may have; allowed: any other"), 2)
     return 0
 
 

@@ -1,7 +1,8 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
 What is written has a hidden temporary name next to its target until it is complete, so that a killed run leaves the
-earlier file or folder unchanged.
+earlier file or folder unchanged. A folder then gets a mark that lists what is in it: whatever a user adds is not
+listed, and is never removed.
 """
 
 import bz2
@@ -16,15 +17,17 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
+from course_lib import unmarked
 from course_lib.errors import CourseError, UsageError
 from course_lib.language.words import mark, tr
 
@@ -33,8 +36,16 @@ if TYPE_CHECKING:
 
 # Bytes read, and decompressed, at a time.
 CHUNK = 1 << 20
-# A folder that contains one of these files is a course product.
-PRODUCT_MARKS = ("manifest.json", "preparation.json", "conversion.json", "encoding.json")
+# Lists the files and folders that the course wrote into a folder.
+MARK = ".course-product.json"
+# What Python writes beside a module that it imports, such as a Triton repository's model.py.
+CACHED = re.compile(r"(.*/)?__pycache__/([^/]+\.pyc)?")
+# Errors of a file system that cannot do something, as opposed to one that fails to do it.
+UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+# renameat2(2): the current folder for relative paths, and the flag for exchanging two paths.
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+# How messages call the types of JSON values.
+JSON_NAMES = {bool: "true or false", int: "a whole number", str: "a text", dict: "an object", list: "a list"}
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 # Makes a folder that only its owner reads.
 PRIVATE = partial(Path.mkdir, mode=0o700)
@@ -142,6 +153,22 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_record(path: Path, required: Mapping[str, type], optional: Mapping[str, type] | None = None) -> dict[str, Any]:
+    """Read a JSON object that the course wrote; raise CourseError if a key is missing or has a value of another type.
+
+    `optional` are keys that may be missing or null.
+    """
+    content = read_json(path)
+    for key, kind in (dict(required) | dict(optional or {})).items():
+        value = content.get(key)
+        if value is None and key not in required:
+            continue
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            problem = f"found {json.dumps(value, ensure_ascii=False)[:40]}" if key in content else "the key is missing"
+            raise CourseError(f"{path}: {key}: {problem}; allowed: {JSON_NAMES[kind]}")
+    return content
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write indented JSON with a trailing newline. Paths are written as strings."""
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf8")
@@ -176,21 +203,48 @@ def _naming(path: Path, place: Path) -> Iterator[None]:
         raise
 
 
-def require_replaceable(path: Path) -> Path:
-    """Return `path` if it may become a product; raise UsageError if it is a device, a pipe or a link to one.
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name a file in errors from the block that writes it, such as those of a full disk."""
+    with _naming(path, path):
+        yield
 
-    A rename would replace the device itself, and /dev/stdout would lead to the file behind a redirection.
+
+def require_replaceable(path: Path) -> Path:
+    """Return `path` if it may become a product; raise UsageError if it is a device, a pipe, a link to one, or a mount.
+
+    A rename would replace the device itself, and /dev/stdout would lead to the file behind a redirection. What is
+    mounted at a path cannot be renamed.
     """
-    names = [str(path.absolute()), os.path.realpath(path), str(path.readlink()) if path.is_symlink() else ""]
+    target = behind_links(path)
+    names = [str(path.absolute()), str(target), str(path.readlink()) if path.is_symlink() else ""]
     special = path.exists() and not path.is_file() and not path.is_dir()
     if special or any(map(DEVICE.match, names)):
         raise UsageError(f"-o {path}: is a device or pipe; allowed: a path, or - where the product is one text")
+    if target.is_symlink():
+        raise UsageError(f"-o {path}: is a link that leads back to itself; allowed: a path")
+    if target.exists() and is_mount(target):
+        raise UsageError(f"-o {path}: is a mount point, which cannot be replaced; allowed: a path inside it")
     return path
 
 
+def is_mount(path: Path) -> bool:
+    """Return whether something is mounted at a path without links, also a folder of the same file system."""
+    if path.is_mount():
+        return True
+    try:
+        # The fifth field is the path, with white space in octal (proc_pid_mountinfo(5)).
+        mounts = [line.split(b" ")[4] for line in Path("/proc/self/mountinfo").read_bytes().splitlines()]
+    except OSError:
+        return False
+    return os.fsencode(path) in (
+        re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), each) for each in mounts
+    )
+
+
 def behind_links(path: Path) -> Path:
-    """Return the target of `path` if it is a symbolic link, otherwise `path`."""
-    return Path(os.path.realpath(path)) if path.is_symlink() else path
+    """Return the absolute path that a path leads to, without links and without `..`."""
+    return Path(os.path.realpath(path))
 
 
 def _hidden(target: Path) -> Path:
@@ -234,19 +288,52 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove the temporary files and folders that killed runs left next to `target`, which nobody holds a lock on."""
+    """Clear up what killed runs left next to `target`, on which nobody holds a lock.
+
+    Temporary files and folders are removed. A folder that was to be replaced, but is not yet, gets its name back.
+    """
     candidates = []
     # The folder may be writable but not listable.
     with suppress(OSError):
-        candidates = [path for path in target.parent.iterdir() if re.fullmatch(_temporary_names(target), path.name)]
+        pattern = re.compile(rf"{_temporary_names(target)}|\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.old")
+        candidates = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
     for path in candidates:
-        with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError), _lock(path):
+            if path.suffix == ".old":
+                _restore(path, target)
+            else:
                 _remove(path)
-            finally:
-                os.close(descriptor)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a file or folder in the block. Raises OSError if another process holds it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a running process holds the lock of a temporary file or folder."""
+    try:
+        with _lock(path):
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def _restore(old: Path, target: Path) -> None:
+    """Give a folder its name back, or remove it if its successor is in place; anything else there is not touched."""
+    if (target / MARK).is_file():
+        _remove(old)
+    else:
+        # A rename replaces a folder only if it is empty.
+        os.replace(old, target)
 
 
 @contextmanager
@@ -254,6 +341,21 @@ def temporary_folder(name: str) -> Iterator[Path]:
     """Yield an empty folder in the system's temporary folder, and remove it and those of killed runs."""
     with _held(Path(tempfile.gettempdir(), name), PRIVATE) as folder:
         yield folder
+
+
+def user_folder(name: str) -> Path:
+    """Return a folder in the system's temporary folder that belongs to this user and that nobody else can enter.
+
+    Other users may make files in the system's temporary folder, also with a name that the course would use.
+    """
+    folder = Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise CourseError(f"{folder}: belongs to another user; remove it, or set TMPDIR to a folder of your own")
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        folder.chmod(0o700)
+    return folder
 
 
 @contextmanager
@@ -273,18 +375,37 @@ def atomic_write(target: Path) -> Iterator[IO[bytes]]:
     STANDARD_OUTPUT is written directly. Raises UsageError if `target` is a device or pipe.
     """
     if target == STANDARD_OUTPUT:
+        # cli.py opens this for a standard output that is closed.
+        if getattr(sys.stdout, "name", "") == os.devnull:
+            raise UsageError(tr("-o -: standard output is closed; allowed: a path, or an open standard output"))
         with open(os.dup(sys.stdout.fileno()), "wb") as file:
             yield file
         return
     if target.is_dir():
         raise CourseError(f"{target}: is a directory, expected a name for a file")
     resolved = behind_links(require_replaceable(target))
-    with _naming(target, resolved), _held(resolved, lambda path: path.open("xb").close()) as temporary:
+    mode = _mode(resolved)
+
+    def create(path: Path) -> None:
+        path.open("xb").close()
+        if mode is not None:
+            # Nobody else may read the new content on its way either; only its owner has to write it.
+            path.chmod(mode | stat.S_IWUSR)
+
+    with _naming(target, resolved), _held(resolved, create) as temporary:
         with open(temporary, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if mode is not None:
+            temporary.chmod(mode)
         os.replace(temporary, resolved)
+        _sync(resolved.parent)
+
+
+def _mode(path: Path) -> int | None:
+    """Return the permissions of a file or folder, or None if there is none."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -296,10 +417,26 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def require_other(source: Path, target: Path) -> None:
-    """Raise UsageError if `target` is the input `source`, contains it, or is inside it."""
-    read, written = source.resolve(), target.resolve()
-    if source.exists() and (read.is_relative_to(written) or written.is_relative_to(read)):
+    """Raise UsageError if `target` is the input `source`, contains it, or is inside it, under whatever name.
+
+    Files and folders are compared by device and inode: links, hard links and the case of letters do not matter.
+    """
+    read, written = behind_links(source), behind_links(target)
+    if not read.exists():
+        return
+    if _identity(read) in map(_identity, (written, *written.parents)) or (
+        written.exists() and _identity(written) in map(_identity, read.parents)
+    ):
         raise UsageError(f"-o {target}: is the input {source}, holds it or is inside it; allowed: a path outside it")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file or folder, or None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def inner_suffix(path: Path) -> str:
@@ -311,28 +448,152 @@ def inner_suffix(path: Path) -> str:
 def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     """Yield an empty temporary folder, which replaces `target`, or what it links to, when the block ends without error.
 
-    Raises UsageError, before the block runs, if `target` is a device or pipe, or a folder with other files than a
-    product's, unless it is `ours`: a path that only the course writes.
+    Raises UsageError, before the block runs, if `target` is a device, a pipe or a mount point, or a folder with files
+    that the course did not write. In a folder that is `ours`, a path that only the course writes, those are kept.
     """
-    if require_replaceable(target).exists() and not target.is_dir():
+    resolved = behind_links(require_replaceable(target))
+    if resolved.exists() and not resolved.is_dir():
         raise CourseError(tr("{target}: is a file, expected a name for a folder", target=target))
-    is_product = ours or any((target / name).exists() for name in PRODUCT_MARKS)
-    if not is_product and target.is_dir() and any(target.iterdir()):
-        message = mark("-o {target}: the folder holds other files; allowed: a new name, or a product to replace")
-        raise UsageError(tr(message, target=target))
-    resolved = behind_links(target).absolute()
+    if not resolved.name:
+        raise UsageError(f"-o {target}: is no name for a folder; allowed: a path inside it")
+    remove_leftovers(resolved)
+    if not ours:
+        require_product(resolved, target)
     with _naming(target, resolved), _held(resolved, Path.mkdir) as temporary:
         yield temporary
-        old = _hidden(resolved)
+        (temporary / MARK).write_text(json.dumps({"files": sorted(_entries(temporary))}) + "\n", encoding="utf8")
         if resolved.exists():
-            os.replace(resolved, old)
-        try:
-            os.replace(temporary, resolved)
-        except OSError:
-            if old.exists():
-                os.replace(old, resolved)
+            # Also what came into the folder while the block ran.
+            _take_over(resolved, temporary)
+        for path in (*_paths(temporary), temporary):
+            _sync(path)
+        _replace(temporary, resolved)
+        _sync(resolved.parent)
+
+
+def require_product(folder: Path, target: Path) -> None:
+    """Raise UsageError, which names `target`, if a folder has a file that the course did not write."""
+    others = sorted(not_ours(folder), key=lambda name: (name.endswith("/"), name)) if folder.is_dir() else []
+    if others:
+        message = mark(
+            "-o {target}: the folder holds other files: {name}; allowed: a new name, or a product to replace"
+        )
+        raise UsageError(tr(message, target=target, name=others[0]))
+
+
+def not_ours(folder: Path) -> Iterator[str]:
+    """Yield what is in a folder that the course did not write: relative paths, those of folders with / at the end."""
+    listed = listed_in(folder)
+    is_ours = unmarked.files_of(folder) if listed is None else listed.__contains__
+    return (name for name in _entries(folder) if not (name == MARK or is_ours(name) or CACHED.fullmatch(name)))
+
+
+def listed_in(folder: Path) -> set[str] | None:
+    """Return what the mark of a folder lists, or None if it has no mark, or one that is not the course's."""
+    content = unmarked.json_of(folder / MARK)
+    listed = content.get("files")
+    return set(map(str, listed)) if isinstance(listed, list) else None
+
+
+def _entries(folder: Path, above: str = "") -> Iterator[str]:
+    """Yield what is in a folder: relative paths, those of folders with / at the end."""
+    with os.scandir(folder) as found:
+        for entry in found:
+            name = above + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                yield f"{name}/"
+                yield from _entries(Path(entry.path), f"{name}/")
+            else:
+                yield name
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    return (folder / name for name in _entries(folder))
+
+
+def _take_over(old: Path, new: Path) -> None:
+    """Take over what the user put into the folder of the earlier product, and permissions that the user chose.
+
+    Where a file of the user has the name of a new one, it gets a ~ behind its name. Without a mark it may as well be
+    the earlier product's, and is replaced.
+    """
+    marked = listed_in(old) is not None
+    for name in not_ours(old):
+        kept = new / name
+        if name.endswith("/"):
+            kept.mkdir(parents=True, exist_ok=True)
+            continue
+        if kept.exists() and not marked:
+            continue
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        while kept.exists():
+            kept = kept.with_name(f"{kept.name}~")
+        _link_or_copy_itself(old / name, kept)
+    for path in (new, *_paths(new)):
+        before = old / path.relative_to(new)
+        if before.exists() and not before.is_symlink() and _mode(before) != _mode(path):
+            # The owner can still replace it the next time.
+            path.chmod(stat.S_IMODE(before.stat().st_mode) | stat.S_IRWXU & stat.S_IMODE(path.stat().st_mode))
+
+
+def _link_or_copy_itself(source: Path, target: Path) -> None:
+    """Create `target` as a hard link to a file, or as a copy; of a link, the link itself."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the list of files in a folder, is on the disk."""
+    if not path.is_file() and not path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in UNABLE:
+            error.filename = str(path)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def _replace(temporary: Path, target: Path) -> None:
+    """Give a folder the name `target`. An earlier folder gets the temporary name, or is removed."""
+    if not target.exists():
+        os.replace(temporary, target)
+    elif not _exchange(temporary, target):
+        _replace_by_two_renames(temporary, target)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step by Linux's renameat2(2), and return whether the system can."""
+    import ctypes
+
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
+    paths = AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other)
+    return renameat2 is not None and renameat2(*paths, RENAME_EXCHANGE) == 0
+
+
+def _replace_by_two_renames(temporary: Path, target: Path) -> None:
+    """Replace a folder. If the process is killed between the renames, remove_leftovers gives it its name back."""
+    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+    descriptor = os.open(target, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            os.replace(target, old)
+            os.replace(temporary, target)
+        except BaseException:
+            if old.exists() and not target.exists():
+                os.replace(old, target)
+            raise
+        _sync(target.parent)
+        _remove(old)
+    finally:
+        os.close(descriptor)
 
 
 def human_size(size: float) -> str:

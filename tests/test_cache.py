@@ -113,7 +113,7 @@ def test_round_trip(course: Course, archive: Path, elsewhere: Callable[[str], Pa
     assert course.states() == ["fresh"] * 3 and sum(done.values()) > 3 * len(WEIGHTS)
     unpacked = everything()
     elsewhere("teacher")
-    assert unpacked == everything() and len(unpacked) == 9
+    assert unpacked == everything() and len(unpacked) == 12
     course.product("c/third").path()
     assert course.built == []
 

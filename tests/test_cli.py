@@ -464,3 +464,51 @@ def test_wrong_usage_is_said_in_the_readers_language(
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
     assert capsys.readouterr().err.endswith(f"{words}\n")
+
+
+# standard streams that are closed or full
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("words", "code"), [("--help", 0), ("world write --documents 2 -o w.jsonl", 0), ("none", 2)])
+def test_closed_streams_change_nothing_else(words: str, code: int, closed: str, elsewhere: Path) -> None:
+    done = subprocess.run(["sh", "-c", f"{shlex.join(COMMAND)} {words} {closed}"], capture_output=True, text=True)
+    assert done.returncode == code and "Traceback" not in done.stderr
+    if "-o" in words:
+        # No line of the command, or of its progress bar, is in the product.
+        assert [json.loads(line)["text"] for line in (elsewhere / "w.jsonl").read_text().splitlines()]
+
+
+def test_a_text_for_a_closed_standard_output_is_refused() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join(COMMAND)} world write --documents 2 -o - >&-"], capture_output=True, text=True
+    )
+    line = "course: -o -: standard output is closed; allowed: a path, or an open standard output\n"
+    assert (done.returncode, done.stderr) == (2, line)
+
+
+@pytest.mark.parametrize("full", ["| head -1", ">/dev/full", "2>/dev/full", ">/dev/full 2>/dev/full"])
+def test_full_streams_have_no_traceback(full: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{shlex.join(COMMAND)} --help {full}"], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr and done.returncode in (0, 1)
+
+
+@pytest.mark.parametrize("target", [".", "..", "/", "loop", "loop/x", "file/x", "x" * 300])
+@pytest.mark.parametrize(
+    "words", ["segment file", "tokenizer bpe file", "world write --documents 2", "corpus webtext file"]
+)
+def test_a_target_that_cannot_be_is_one_line(
+    words: str, target: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (elsewhere / "loop").symlink_to("loop")
+    (elsewhere / "file").write_text("今日は良い天気です。\n", encoding="utf8")
+    before = sorted(elsewhere.rglob("*"))
+    assert cli._main([*words.split(), "-o", target]) in (1, 2)
+    assert re.fullmatch(r"course: [^\n]+\n", capsys.readouterr().err) and sorted(elsewhere.rglob("*")) == before
+
+
+def test_a_path_with_nul_is_one_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (elsewhere / "a.txt").write_text("今日は良い天気です。\n", encoding="utf8")
+    (elsewhere / "c.yaml").write_text('filters: {quality: "a\\0b", min_quality: 0.0}\n')
+    said = refused(capsys, "corpus webtext a.txt -o b.jsonl -c c.yaml -q", 2)
+    assert "NUL" in said

@@ -232,3 +232,44 @@ def test_the_dial(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setenv("COURSE_PROFILE", wrong)
     with pytest.raises(UsageError, match=f"COURSE_PROFILE: {re.escape(wrong)}: .*tiny, .*xl"):
         config.section("corpus.sources", Engine)
+
+
+# YAML that no settings file has, but a file from somebody else may
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
+)
+ENDLESS = {
+    "a: &a [*a]": "an alias of a value that it is part of",
+    "a: &a {b: *a}": "an alias of a value that it is part of",
+    "a: &a\n  - b: [1, *a]": "an alias of a value that it is part of",
+    BOMB: "more than 100,000 values",
+    "[" * 5000: "nested too deeply",
+    "a: !!int x": "a value that its tag does not allow",
+    "a: !!timestamp x": "a value that its tag does not allow",
+    "a: !!bool x": "a value that its tag does not allow",
+    "a: " + "9" * 5000: "a value that its tag does not allow",
+}
+
+
+@pytest.mark.parametrize("text", ENDLESS)
+def test_yaml_that_never_ends_ends_at_once(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        config.load(Job, path)
+    assert str(caught.value).startswith(f"{path}: not readable as YAML: {ENDLESS[text]}")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="expected section.key=value"):
+        config.build(Job, {}, [f"x={text}"])
+
+
+def test_aliases_that_end_are_values_as_before(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("a: &a {b: [1, 2]}\nc: *a\nd: [*a, *a]\n")
+    value = {"b": [1, 2]}
+    assert profiles.read_yaml(tmp_path / "c.yaml") == {"a": value, "c": value, "d": [value, value]}
+
+
+def test_a_long_file_is_read_in_linear_time(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("".join(f"k{i}: {i}\n" for i in range(20_000)))
+    assert len(profiles.read_yaml(tmp_path / "c.yaml")) == 20_000

@@ -5,9 +5,9 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from course_lib.checkpoints.text_tokenizer import TextTokenizer
 from course_lib.corpus.webtext import clean_webtext
 from course_lib.corpus.wikitext import to_text
 from course_lib.documents import lines_of_text, read_texts, with_newlines
@@ -95,16 +95,10 @@ def test_every_break_in_a_text_is_one_in_every_verb(tmp_path: Path, end: str) ->
 
 @pytest.mark.parametrize("end", BREAKS)
 def test_a_tokenizer_of_somebody_else_gets_newlines(end: str) -> None:
-    seen = list[str]()
-
-    def tokenizer(text: str, **_: Any) -> dict[str, Any]:
-        seen.append(text)
-        return {"input_ids": [1]}
-
-    for line_break in ("\n", "<NL>"):
-        TextCodec(tokenizer, None, line_break).encode(f"問い{end}答え")
-    assert seen == ["問い\n答え", "問い<NL>答え"]
-    assert TextCodec(SimpleNamespace(), None).shown(f"問い{end}答え") == "問い\n答え"
+    for vocabulary, line_break in (({}, "\n"), ({"<NL>": 1}, "<NL>")):
+        tokenizer = TextTokenizer(lambda text: [1], vocabulary, {}, is_lower_case=False)
+        assert tokenizer.written(f"問い{end}答え") == f"問い{line_break}答え"
+    assert TextCodec(SimpleNamespace(), None, tokenizer.encode).shown(f"問い{end}答え") == "問い\n答え"
 
 
 def test_other_characters_break_no_line(tmp_path: Path) -> None:

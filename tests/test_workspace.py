@@ -94,7 +94,8 @@ def text(name: str) -> str:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    shown = (path for path in folder.rglob("*") if path.is_file() and path.name != files.MARK)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in shown}
 
 
 def leftovers() -> list[Path]:

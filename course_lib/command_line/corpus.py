@@ -66,11 +66,12 @@ def quality(
     from course_lib.documents import read_texts
 
     texts, others = list(read_texts(wanted)), list(read_texts(unwanted))
-    save_quality(train_quality(texts, others), target)
-    ordered = sorted(cross_fitted(texts, others))
+    quality, ordered = train_quality(texts, others), sorted(cross_fitted(texts, others))
     shown = {
         f"{n} % of these score less than": round(ordered[len(ordered) * n // 100], 2) for n in (10, 25, 50, 75, 90)
     }
+    # Only now can nothing fail any more: a verb that fails leaves the earlier product.
+    save_quality(quality, target)
     return {"wanted": len(texts), "unwanted": len(others), **shown}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from course_lib import paths
+from course_lib.command_line.generator import READS
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.evaluation.pairs import Pair
@@ -29,8 +30,8 @@ def evaluate(
     target: Annotated[Path | None, "also write the result as JSON"] = None,
     *,
     data: Annotated[Sequence[Path], "raw documents (.jsonl or .txt), or a folder of them; repeatable"] = (),
-    minimal_pairs: Annotated[str | None, PAIRS] = None,
-    tasks: Annotated[Sequence[str], TASKS] = (),
+    minimal_pairs: Annotated[str | None, PAIRS, READS] = None,
+    tasks: Annotated[Sequence[str], TASKS, READS] = (),
     limit: Annotated[int | None, "examples of each task, the first ones; default: all"] = None,
     prefix: Annotated[Sequence[Path], "evaluate the one MODEL also with this prefix; repeatable"] = (),
     spout: Annotated[str | None, "GPTSAN: none (default), zeros, or a class number"] = None,

@@ -1,7 +1,8 @@
 """A command made from a function: arguments and options from its signature, settings from their dataclass.
 
 Parameters are annotated with their help text, as in `tokenizer: Annotated[Path, "tokenizer folder"]`, and numbers also
-with limits such as {"min": 1}. Positional parameters are arguments, those after `*` are options. Some names have one
+with limits such as {"min": 1}. A text that may name a file has READS, and an input that may hold the product has
+{"holds": NAME}. Positional parameters are arguments, those after `*` are options. Some names have one
 meaning in every verb: `target` is -o, `workers` is --workers, `config` and `overrides` are -c and --set, and `sources`
 and `prompts` take "-" for standard input. A parameter whose type is a settings class adds -c, --set and an option for
 each single value of the class. The function returns what output.py prints, as text or JSON.
@@ -22,7 +23,7 @@ import typer
 
 from course_lib import files
 from course_lib.command_line import options, output
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
 from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 
@@ -34,6 +35,8 @@ def path(value: str) -> Path:
     return Path(value)
 
 
+# A text that may name a file which the verb reads, also as NAME=FILE.
+READS = {"reads": True}
 # More processes than this cost memory and gain nothing.
 MOST_WORKERS = max(64, 4 * default_workers())
 WORKERS = typer.Option("--workers", min=1, max=MOST_WORKERS, help="processes; default: the cores of this machine")
@@ -72,6 +75,7 @@ def command(name: str, function: Callable[..., Any], help: str, section: str = "
                 file, overrides = values.pop("config"), values.pop("overrides")
                 values[settings] = options.settings(cls, section, file, overrides, changes)
             given = {key: value for key, value in values.items() if value is not None and value != []}
+            _require_no_input(given, signature, file if cls else None)
             with _standard_input(given):
                 result = function(**given)
             output.show(result, given.get("target"), as_json)
@@ -94,6 +98,43 @@ def _settings(function: Callable[..., Any]) -> tuple[str, type[Any] | None]:
     return "", None
 
 
+def _require_no_input(given: dict[str, Any], signature: inspect.Signature, config: Path | None) -> None:
+    """Raise UsageError if -o is one of the files or folders that the verb reads, holds one, or is inside one."""
+    target = given.get("target")
+    if not isinstance(target, Path) or target == files.STANDARD_OUTPUT:
+        return
+    settings = config or given.get("config")
+    if settings and target.exists() and settings.exists() and target.samefile(settings):
+        raise UsageError(f"-o {target}: is the input {settings}; allowed: a path outside it")
+    for name, value in given.items():
+        if name in ("target", "config"):
+            continue
+        notes = _notes(signature.parameters[name])
+        for source in _read_paths(value, "reads" in notes):
+            if "holds" not in notes or target.absolute() != source.absolute() / notes["holds"]:
+                files.require_other(source, target)
+
+
+def _read_paths(value: Any, reads: bool) -> Iterator[Path]:
+    """Yield the paths in the value of an argument, an option or settings; with `reads` also those given as text."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, str) and reads:
+        named = Path(value.partition("=")[2])
+        yield Path(value) if Path(value).exists() or named == Path() else named
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _read_paths(each, reads)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _read_paths(getattr(value, field.name), reads)
+
+
+def _notes(parameter: inspect.Parameter) -> dict[str, Any]:
+    """Return what the annotation of a parameter has besides its type and help."""
+    return dict(*get_args(parameter.annotation)[2:]) if get_origin(parameter.annotation) is Annotated else {}
+
+
 def _keyword(name: str, kind: Any, info: Any, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info], default=default)
 
@@ -102,8 +143,8 @@ def _parameter(parameter: inspect.Parameter, text: bool) -> inspect.Parameter:
     """Return the argument or option for a parameter of a function."""
     kind, help, limits = parameter.annotation, "", {}
     if get_origin(kind) is Annotated:
-        kind, help, *more = get_args(kind)
-        limits = dict(*more)
+        kind, help, *_ = get_args(kind)
+        limits = {key: value for key, value in _notes(parameter).items() if key not in ("reads", "holds")}
     name, several = parameter.name.rstrip("_"), get_origin(kind) is Sequence
     if name == "config":
         return _keyword(name, Path | None, CONFIG)
@@ -175,7 +216,7 @@ def _standard_input(values: dict[str, Any]) -> Iterator[None]:
     with files.temporary_folder("course-input") as folder:
         first = sys.stdin.buffer.read(1)
         copy = folder / ("standard-input.jsonl" if first == b"{" else "standard-input.txt")
-        with copy.open("wb") as file:
+        with files.naming(copy), copy.open("wb") as file:
             file.write(first)
             shutil.copyfileobj(sys.stdin.buffer, file)
         values["sources"] = [copy if source == Path("-") else source for source in values["sources"]]

@@ -87,8 +87,8 @@ def new(
     for path in texts:
         require_text(path)
         found = [len("".join(text.split())) for text in read_texts(path)]
-        if not found:
-            raise CourseError(f"{path}: no document in it")
+        if not any(found):
+            raise CourseError(f"{path}: no document in it, or only white space")
         lengths += found
     chosen = profiles.read_yaml(profiles.file(like))
     gpt2, gptsan = chosen["pretrain"]["recipe"]["config"], ""

@@ -194,7 +194,7 @@ def memory(
 
 
 def export(
-    run: Annotated[Path, "folder of a run"],
+    run: Annotated[Path, "folder of a run", {"holds": MODEL}],
     target: Path,
     *,
     step: Annotated[int | None, "checkpoint to export; default: the latest one", {"min": 0}] = None,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from course_lib.checkpoints.number_formats import NumberFormat
+from course_lib.command_line.generator import READS
 from course_lib.command_line.models import Continued, Prompts, continued
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
@@ -22,6 +23,7 @@ FtFolder = Annotated[Path, "FasterTransformer folder N-gpu, or the folder that h
 Ct2Folder = Annotated[Path, "folder written by `course ct2 export`"]
 Values = Annotated[bool, "also check every number for NaN and infinity"]
 Format = Annotated[Quantization, "number format of the weights; float32 generates the same text as MODEL"]
+TASK = "[NAME=]FILE of a task; repeatable; NAME= : a task without a prefix"
 Threads = Annotated[int, "threads per batch; 0: CTranslate2's choice", {"min": 0}]
 
 
@@ -31,7 +33,7 @@ def ft_export(
     *,
     tensor_parallel: Annotated[int, "number of ranks (GPUs) that share the model", LEAST] = 1,
     dtype: Annotated[NumberFormat, "number format of the weights"] = "fp32",
-    prefix: Annotated[Sequence[str], "[NAME=]FILE of a task; repeatable; NAME= : a task without a prefix"] = (),
+    prefix: Annotated[Sequence[str], TASK, READS] = (),
     name: Annotated[str | None, "model_name in config.ini; default: the name of MODEL's folder"] = None,
     upstream_bias_scaling: Annotated[bool, "GPT-NeoX: divide biases by N even if the engine adds them once"] = False,
     upstream_ini: Annotated[bool, "GPT-2: omit layernorm_eps and activation_type from config.ini"] = False,

@@ -140,6 +140,8 @@ def clean(
         is_runs = path.name == cleaning.RUNS
         why = tr("training runs; --runs removes them") if is_runs else tr("not written by the course")
         print(tr("stays: {path}, {size} ({why})", path=path.relative_to(workspace.root()), size=kept, why=why))
+    for path in found.used:
+        print(tr("stays: {path} (a running command uses it)", path=path.relative_to(workspace.root())))
     space, hours = sum(size for size, _ in found.parts.values()), sum(took for _, took in found.parts.values()) / 3600
     sizes = {"size": human_size(space), "time": duration(hours), "folder": os.path.relpath(workspace.root())}
     if dry_run or not found.paths:

@@ -89,7 +89,7 @@ def clean_webtext(
             filtered = ordered_map(partial(filter_batch, settings), _read_all(sources, settings), workers)
             report.merge(write_columns(filtered, settings, folder.joinpath, bar.update))
         _write_without_repeats(folder, out, report, settings, workers)
-        if not report.documents_in:
+        if not report.documents_in or not (report.characters_in or report.lines):
             raise CourseError(f"{names}: no document in it, only white space")
     return report
 

@@ -31,7 +31,7 @@ def encode(
     sources = list_documents(inputs, settings.d_spout)
     for path in (*(source.path for source in sources), tokenizer):
         require_other(path, folder)
-    with atomic_folder(folder, ours=(folder / REPORT).is_file()) as temporary:
+    with atomic_folder(folder) as temporary:
         return encode_documents(sources, tokenizer, temporary, settings, workers)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import read_json, require_file
+from course_lib.files import read_record, require_file
 
 # Arrays that a training sample contains.
 FEATURES = ("x", "y", "i")
@@ -62,9 +62,10 @@ class Examples:
     def __init__(self, folder: Path, rows: npt.NDArray[np.int64] | None = None) -> None:
         if not (folder / REPORT).is_file():
             raise CourseError(f"{folder}: no encoded examples: {REPORT} is missing (`course gptsan encode` writes it)")
-        self.folder, self.report = folder, read_json(folder / REPORT)
-        if missing := {"examples", "num_context", "classes", "largest_id"} - self.report.keys():
-            raise CourseError(f"{folder / REPORT}: lacks {', '.join(sorted(missing))}")
+        numbers = {"examples": int, "num_context": int, "largest_id": int}
+        self.folder, self.report = folder, read_record(folder / REPORT, numbers, {"classes": dict})
+        if "classes" not in self.report:
+            raise CourseError(f"{folder / REPORT}: lacks classes")
         shapes = array_shapes(self.report["examples"], self.report["num_context"])
         self.arrays = {name: _open(folder / f"{name}.npy", shape) for name, shape in shapes.items()}
         self.rows = np.arange(self.report["examples"]) if rows is None else rows

@@ -50,7 +50,7 @@ def build_vocabulary(texts: Iterable[str], size: int, folder: Path, coverage: fl
     tables = emoji_tables()
     with atomic_folder(folder) as temporary:
         number, length, characters, substrings = _count(texts, tables)
-        if not length:
+        if not any(not character.isspace() for character in characters):
             raise CourseError("there is no text to build a vocabulary from")
         scores = _worth(characters, substrings)
         if size - least > len(scores):

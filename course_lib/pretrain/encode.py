@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 from course_lib.checkpoints import text_tokenizer, tokenizer_json
 from course_lib.documents import LineBatch, read_batches, texts
-from course_lib.errors import UsageError
+from course_lib.errors import CourseError, UsageError
 from course_lib.files import require_other
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
@@ -75,7 +75,8 @@ def tokenize(
     batches = (batch for source in sources for batch in read_batches(source))
     encoded = ordered_map(partial(_encode_batch, tokenizer, not segmented, append_eod), batches, workers)
     with IndexedWriter(prefix, encoder.dtype) as writer, progress(size, "B", "tokenizing") as bar:
-        for content, sizes, bytes_read in encoded:
+        has_text = False
+        for content, sizes, bytes_read, more in encoded:
             ids = np.frombuffer(content, encoder.dtype)
             writer.append(ids, sizes)
             report.documents += len(sizes)
@@ -83,6 +84,9 @@ def tokenize(
             report.unknown += int(np.count_nonzero(ids == encoder.unknown))
             report.bytes_read += bytes_read
             bar.update(bytes_read)
+            has_text |= more
+        if not has_text:
+            raise CourseError(f"{', '.join(map(str, sources))}: no text in it, only white space")
     report.seconds = perf_counter() - started
     return report
 
@@ -156,11 +160,15 @@ def _encoder(path: Path, segmented: bool) -> Encoder:
 
 def _encode_batch(
     path: Path, raw: bool, append_eod: bool, batch: LineBatch
-) -> tuple[bytes, npt.NDArray[np.int32], int]:
-    """Encode a batch of documents in a worker process; return the ids, tokens of each document, and bytes read."""
+) -> tuple[bytes, npt.NDArray[np.int32], int, bool]:
+    """Encode a batch of documents in a worker process.
+
+    Return the ids, tokens of each document, bytes read, and whether there is more than white space.
+    """
     encoder = _encoder(path, not raw)
     prepare = encoder.prepared if raw or encoder.codec is None else str
     eod = np.array([encoder.eod], encoder.dtype).tobytes() if append_eod else b""
-    documents = [ids + eod if (ids := encoder.encode(prepare(text))) else b"" for text in texts(batch)]
+    read = list(texts(batch))
+    documents = [ids + eod if (ids := encoder.encode(prepare(text))) else b"" for text in read]
     sizes = np.array([len(ids) for ids in documents], np.int32) // encoder.dtype.itemsize
-    return b"".join(documents), sizes, batch.size
+    return b"".join(documents), sizes, batch.size, not all(text == "" or text.isspace() for text in read)

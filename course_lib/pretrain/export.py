@@ -18,7 +18,7 @@ from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, one_line
-from course_lib.files import final_name, read_json
+from course_lib.files import final_name, read_record
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
 from course_lib.models.causal import CausalConfig, CausalModel, model_config
 from course_lib.models.families import BY_ARCHITECTURE, BY_MODEL_TYPE
@@ -131,7 +131,7 @@ def _card(target: Path, run: Path, settings: PretrainConfig, license: str | None
     """Return the model card, including its YAML front matter."""
     model, loss = settings.model, facts["loss"]
     family = BY_ARCHITECTURE[model.architecture]
-    inputs = read_json(run / run_dir.DATA)["inputs"].items()
+    inputs = read_record(run / run_dir.DATA, {"inputs": dict})["inputs"].items()
     rows = (("/".join(Path(prefix).parts[-2:]), counts) for prefix, counts in inputs)
     front = ModelCardData(
         language="ja",
@@ -148,7 +148,7 @@ def _card(target: Path, run: Path, settings: PretrainConfig, license: str | None
         positions=model.max_position_embeddings,
         warning=WARNING if prepared else "",
         usage=(PREPARED if prepared else PLAIN).format(name=target.name),
-        samples=read_json(run / run_dir.DEEPSPEED)["train_batch_size"],
+        samples=read_record(run / run_dir.DEEPSPEED, {"train_batch_size": int})["train_batch_size"],
         length=settings.data.seq_length,
         inputs="".join(f"| {name} | {each['documents']:,} | {each['tokens']:,} |\n" for name, each in rows),
         settings=yaml.safe_dump({section: chosen[section] for section in SECTIONS}, sort_keys=False),

@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from course_lib.errors import UsageError
+from course_lib.files import MARK
 from course_lib.language.words import tr
 from course_lib.pretrain import data
 from course_lib.pretrain.best_fit import document_mask
@@ -39,7 +40,7 @@ class Gpt2(Task):
     def copy_tokenizer(self, folder: Path) -> None:
         assert self.settings.data.tokenizer
         for path in self.settings.data.tokenizer.iterdir():
-            if path.is_file() and path.name != "manifest.json":
+            if path.is_file() and path.name not in ("manifest.json", MARK):
                 shutil.copy(path, folder)
 
     @override

@@ -5,7 +5,6 @@ in batches: a line of JSON with their sizes, then their bytes.
 """
 
 import bz2
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,15 +17,15 @@ from course_lib.corpus.download import download, download_address
 from course_lib.corpus.dump import PAGE, PAGE_END, STREAM, newest_revision, read_head, read_pieces
 from course_lib.corpus.webfile import WebBatch, read_web
 from course_lib.corpus.wikipedia import LONGEST_PAGE, no_page
-from course_lib.errors import CourseError, UsageError
-from course_lib.files import CHUNK, temporary_folder
+from course_lib.errors import CourseError, UsageError, one_line
+from course_lib.files import CHUNK, temporary_folder, user_folder
 from course_lib.scale.store import Store
 
 
 @contextmanager
 def fetched(source: str, store: Store, settings: DownloadConfig) -> Iterator[Path]:
     """Yield a local path for an input: a corpus's name, an address, or a path. Later runs resume downloads."""
-    downloads = Path(store.url("downloads")) if store.local else Path(tempfile.gettempdir(), "course-scale-downloads")
+    downloads = Path(store.url("downloads")) if store.local else user_folder("course-scale-downloads")
     name, _, date = source.partition(":")
     if name in ("cc100", "jawiki"):
         yield download("cc100" if name == "cc100" else "jawiki", downloads, date or "latest", settings)
@@ -34,9 +33,13 @@ def fetched(source: str, store: Store, settings: DownloadConfig) -> Iterator[Pat
         yield download_address(source, downloads, settings)
     elif "://" in source:
         with temporary_folder("course-scale-source") as folder:
-            files, path = fsspec.core.url_to_fs(source)
-            target = folder / Path(path).name
-            files.get_file(path, str(target))
+            # Each file system has errors of its own.
+            try:
+                files, path = fsspec.core.url_to_fs(source)
+                target = folder / Path(path).name
+                files.get_file(path, str(target))
+            except Exception as error:
+                raise CourseError(f"{source}: cannot be read: {one_line(error) or type(error).__name__}") from error
             yield target
     else:
         yield Path(source)

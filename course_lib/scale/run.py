@@ -103,8 +103,12 @@ def prepare(settings: ScaleConfig) -> Store:
     store = Store(settings.output)
     chosen = {key: value for key, value in config.to_dict(settings).items() if key not in FREE}
     if not store.sizes("scale.json"):
+        if others := store.others():
+            raise UsageError(
+                f"output: {settings.output} holds other files: {others[0]}; allowed: a new folder, or a run"
+            )
         store.write("scale.json", orjson.dumps(chosen, option=orjson.OPT_INDENT_2))
-    old, new = config.flat(orjson.loads(store.read("scale.json"))), config.flat(chosen)
+    old, new = config.flat(store.json("scale.json")), config.flat(chosen)
     for key in new | old:
         if old.get(key) != new.get(key):
             raise UsageError(
@@ -137,7 +141,7 @@ def summary(store: Store) -> str:
     message = mark("{documents:,} documents, {tokens:,} tokens → {prefix}.bin, .idx")
     counts = tr(message, prefix=store.url("merged/tokens"), **note)
     names = [f"{Merge.name}/{kind}.report.json" for kind in ("wikipedia", "webtext")]
-    found = [from_dict(orjson.loads(store.read(name))) for name in names if name in store.sizes(Merge.name)]
+    found = [from_dict(store.json(name)) for name in names if name in store.sizes(Merge.name)]
     return "; ".join([*(report.summary() for report in found), counts])
 
 

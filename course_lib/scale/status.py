@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
 import psutil
 
 from course_lib.errors import CourseError
@@ -37,7 +36,7 @@ def status(url: str) -> list[StageStatus]:
     """Return the state of each stage. Raises CourseError if the folder holds no run."""
     store = Store(url)
     try:
-        settings = config.build(ScaleConfig, orjson.loads(store.read("scale.json")) | {"output": url})
+        settings = config.build(ScaleConfig, store.json("scale.json") | {"output": url})
     except FileNotFoundError:
         raise CourseError(f"{url}: no run of `course scale run` in it (no scale.json)") from None
     return [_status(stage(settings), store) for stage in STAGES]
@@ -52,7 +51,7 @@ def _status(stage: Stage, store: Store) -> StageStatus:
     seconds = [store.marker(stage.name, unit)["seconds"] for unit in store.done(stage.name)]
     tasks = 0
     with suppress(FileNotFoundError):
-        tasks = int(orjson.loads(store.read(f"{logs}/executor.json"))["world_size"])
+        tasks = int(store.json(f"{logs}/executor.json")["world_size"])
     left = 0.0 if units == len(seconds) else None
     if units and seconds:
         left = (units - len(seconds)) * sum(seconds) / len(seconds) / max(running, 1)
@@ -64,7 +63,7 @@ def failures(store: Store, stage: str) -> dict[int, str]:
     """Return for each task that failed or was killed the reason in English, as one line."""
     found = {}
     for name in store.sizes(f"logs/{stage}/progress"):
-        record = orjson.loads(store.read(name))
+        record = store.json(name)
         if "error" in record:
             found[int(Path(name).stem)] = record["error"]
         elif record["host"] == socket.gethostname() and not psutil.pid_exists(record["pid"]):

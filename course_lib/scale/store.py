@@ -9,7 +9,6 @@ import hashlib
 import os
 import resource
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import Any
 import orjson
 from datatrove.io import DataFolder, get_datafolder
 
-from course_lib.errors import CourseError
-from course_lib.files import atomic_write, temporary_folder, work_folder
+from course_lib.errors import CourseError, one_line
+from course_lib.files import atomic_write, temporary_folder, user_folder, work_folder
 
 
 class Store:
@@ -37,24 +36,60 @@ class Store:
         """Return the full path or address of a file."""
         return str(self.folder.resolve_paths(name))
 
+    @contextmanager
+    def _reached(self, name: str) -> Iterator[None]:
+        """Turn what a remote file system raises in the block into a CourseError: each one has errors of its own."""
+        try:
+            yield
+        except (CourseError, FileNotFoundError):
+            raise
+        except Exception as error:
+            if self.local:
+                raise
+            reason = one_line(error) or type(error).__name__
+            raise CourseError(f"{self.url(name)}: cannot be reached, or is not allowed: {reason}") from error
+
     def sizes(self, prefix: str) -> dict[str, int]:
         """Return the size of each file below a folder, in the order of the names."""
         self.folder.invalidate_cache()
         try:
-            found = self.folder.find(prefix, detail=True)
+            with self._reached(prefix):
+                found = self.folder.find(prefix, detail=True)
         except FileNotFoundError:
             return {}
         hidden = (name for name in found if "/." not in f"/{name}")
         return {name: int(found[name]["size"] or 0) for name in sorted(hidden)}
 
+    def others(self) -> list[str]:
+        """Return what is in the folder itself, without hidden files, sorted by name."""
+        if self.local:
+            folder = Path(self.url(""))
+            found = list(map(str, folder.iterdir())) if folder.is_dir() else []
+        else:
+            with self._reached(""):
+                found = self.folder.ls("", detail=False) if self.folder.exists("") else []
+        return sorted(name for name in (Path(each).name for each in found) if not name.startswith("."))
+
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        return bytes(self.folder.cat_file(name))
+        with self._reached(name):
+            return bytes(self.folder.cat_file(name))
+
+    def json(self, name: str) -> dict[str, Any]:
+        """Return the JSON object in a file. Raises CourseError if it holds anything else."""
+        try:
+            content = orjson.loads(self.read(name))
+        except ValueError as error:
+            raise CourseError(f"{self.url(name)}: not readable as JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise CourseError(f"{self.url(name)}: expected a JSON object, found {str(content)[:40]}")
+        return content
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file."""
         if not self.local:
-            self.folder.pipe_file(name, content)
+            with self._reached(name):
+                self.folder.pipe_file(name, content)
             return
         path = Path(self.url(name))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +99,9 @@ class Store:
     def publish(self, folder: Path, stage: str) -> dict[str, int]:
         """Move all files in a folder into that of a stage, and return their sizes by their names in the store."""
         sizes = {}
-        for path in sorted(filter(Path.is_file, folder.rglob("*"))):
+        # Not the mark of a product folder: hidden files are no part of the store.
+        shown = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+        for path in sorted(shown):
             name = f"{stage}/{path.relative_to(folder)}"
             sizes[name] = path.stat().st_size
             if self.local:
@@ -72,13 +109,14 @@ class Store:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(path, target)
             else:
-                self.folder.put_file(str(path), name)
+                with self._reached(name):
+                    self.folder.put_file(str(path), name)
                 path.unlink()
         return sizes
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), self._reached(name):
             self.folder.rm_file(name)
 
     @contextmanager
@@ -90,7 +128,8 @@ class Store:
         with temporary_folder("course-scale-input") as folder:
             paths = [folder / Path(name).name for name in names]
             for name, path in zip(names, paths, strict=True):
-                self.folder.get_file(name, str(path))
+                with self._reached(name):
+                    self.folder.get_file(name, str(path))
             yield paths
 
     def cached(self, name: str) -> Path:
@@ -98,12 +137,13 @@ class Store:
         if self.local:
             return Path(self.url(name))
         self.folder.invalidate_cache()
-        version = f"{self.url(name)} {self.folder.ukey(name)}"
+        with self._reached(name):
+            version = f"{self.url(name)} {self.folder.ukey(name)}"
         key = hashlib.blake2b(version.encode(), digest_size=8).hexdigest()
-        path = Path(tempfile.gettempdir(), f"course-scale-cache-{os.getuid()}", key, Path(name).name)
+        path = user_folder("course-scale-cache") / key / Path(name).name
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with atomic_write(path) as file, self.folder.open(name, "rb") as source:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(path) as file, self._reached(name), self.folder.open(name, "rb") as source:
                 shutil.copyfileobj(source, file, 1 << 20)
         return path
 
@@ -114,14 +154,14 @@ class Store:
     def marker(self, stage: str, unit: str) -> dict[str, Any]:
         """Return what is noted about a unit that is done. Raises CourseError if it is not done."""
         try:
-            note: dict[str, Any] = orjson.loads(self.read(f"{stage}/done/{unit}.json"))
+            note = self.json(f"{stage}/done/{unit}.json")
         except FileNotFoundError:
             raise CourseError(f"{self.url(stage)}: unit {unit} is not done; run the stage {stage} first") from None
         return note
 
     def make(self, stage: str, unit: str, work: Callable[[Path], dict[str, Any] | None]) -> None:
         """Run the work of a unit, put the files that it writes into a folder into the store, then its marker."""
-        base = Path(self.url(stage)) if self.local else Path(tempfile.gettempdir(), f"course-scale-{stage}")
+        base = Path(self.url(stage)) if self.local else user_folder(f"course-scale-{stage}")
         started, worked = perf_counter(), process_time()
         with work_folder(base / unit) as folder:
             note = work(folder) or {}

@@ -27,7 +27,7 @@ class Segment(Stage):
         with self.store.reading(f"{stage}/{unit}.jsonl") as (path,):
             # A shard of which no document is left has no text.
             if path.stat().st_size:
-                segment_file(path, folder / f"{unit}.txt", self.settings.segment)
+                segment_file(path, folder / f"{unit}.txt", self.settings.segment, may_be_empty=True)
             else:
                 (folder / f"{unit}.txt").touch()
 

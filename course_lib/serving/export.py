@@ -75,6 +75,9 @@ def export(
     require_other(model, target)
     corrections = corrections or Corrections()
     origin = describe(model, tensor_parallel, dtype, name, corrections)
+    shown = origin.config.model_name
+    if shown.splitlines() != [shown] or "\0" in shown:
+        raise UsageError(f"--name {shown!r}: would break the line of config.ini; allowed: a text without line breaks")
     values, own_digest = _fitting(prefixes, origin.config, model)
     config = replace(origin.config, tasks=tuple(PrefixTask(name, len(rows)) for name, rows in values.items()))
     if config.family == "gpt" and any(map(len, values.values())):

@@ -7,7 +7,7 @@ from typing import Any
 from transformers.activations import ACT2FN
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import read_json
+from course_lib.files import read_record
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import CONVERSION, LACKS, FtConfig
 
@@ -53,8 +53,8 @@ def opened(folder: Path, given: Given | None = None) -> FtFolder:
     if refused := layout.uneven(config):
         raise CourseError(f"{path}: {refused}")
     record = path.resolve().parent / CONVERSION
-    conversion = read_json(record) if record.is_file() else {}
-    settings = _settings(config, conversion.get("not_in_the_format", {}), given)
+    conversion = read_record(record, {}, {"not_in_the_format": dict}) if record.is_file() else {}
+    settings = _settings(config, conversion.get("not_in_the_format") or {}, given)
     recorded, allowed = conversion.get("biases_divided_by"), {1, ranks if config.family == "gptneox" else 1}
     if recorded not in (None, *allowed):
         raise CourseError(f"{record}: biases_divided_by = {recorded}: {ranks} ranks")

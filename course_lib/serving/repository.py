@@ -96,7 +96,6 @@ def write(
         # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
         file, content = ("model.py", MODEL_PY) if backend == "python" else (".keep", "")
         (version / file).write_text(content)
-        (inside / "manifest.json").write_text("{}\n")
     return target / MODEL
 
 

@@ -95,7 +95,7 @@ def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] 
         return TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         reason = _explain(cls, error)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         reason = " ".join(str(error).split())
     raise UsageError(f"{where}: {reason}" if where else reason)
 

@@ -13,6 +13,8 @@ import yaml
 from course_lib.errors import UsageError, one_line
 from course_lib.language.words import mark, tr
 
+# Values that a text may stand for. Aliases of aliases can make billions of a text of some hundred bytes.
+MOST = 100_000
 SCALARS = {
     "null": r"~|null|Null|NULL|",
     "bool": r"true|True|TRUE|false|False|FALSE",
@@ -24,11 +26,13 @@ SCALARS = {
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping, whose keys must be different texts."""
-        keys = [self.construct_object(key) for key, _ in node.value]
-        for at, key in enumerate(keys):
-            if not isinstance(key, str) or key in keys[:at]:
+        keys = set[str]()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node)
+            if not isinstance(key, str) or key in keys:
                 problem = f"duplicate key {key}" if isinstance(key, str) else f"key {key!r} is not text"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.value[at][0].start_mark)
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            keys.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -42,10 +46,42 @@ for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), None)
 
 
+def parse(text: str) -> Any:
+    """Return a YAML text as plain Python values. Raises yaml.YAMLError if it is not one, or endless, or too large."""
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _count(node, {})
+        return loader.construct_document(node)
+    except RecursionError:
+        raise yaml.YAMLError("nested too deeply") from None
+    # PyYAML's errors for a value that its own tag does not allow, such as `!!int x`
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise yaml.YAMLError(f"a value that its tag does not allow: {one_line(error)}") from None
+
+
+def _count(node: yaml.Node, counts: dict[int, int]) -> int:
+    """Return how many values a node stands for, its aliases included; `counts` has the nodes that are counted, by id.
+
+    Raises yaml.YAMLError if a node is part of itself, or stands for more than MOST values.
+    """
+    if id(node) not in counts:
+        counts[id(node)] = 0
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = [part for each in inner for part in (each if isinstance(each, tuple) else (each,))]
+        counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
+    if not 0 < counts[id(node)] <= MOST:
+        problem = "more than {most:,} values" if counts[id(node)] else "an alias of a value that it is part of"
+        raise yaml.MarkedYAMLError(problem=problem.format(most=MOST), problem_mark=node.start_mark)
+    return counts[id(node)]
+
+
 def load(path: Path) -> Any:
     """Read a YAML file as plain Python values, in which `${here}` stands for the absolute path of the file's folder."""
     try:
-        content = yaml.load(path.read_text(encoding="utf8"), _Loader)
+        content = parse(path.read_text(encoding="utf8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path}: not readable as YAML: {one_line(error)}") from error
     return _with_folder({} if content is None else content, str(path.absolute().parent))
@@ -73,7 +109,7 @@ def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         if not equals or not all(part.strip() for part in key.split(".")):
             raise UsageError(tr("--set {override!r}: expected section.key=value", override=override))
         try:
-            change = yaml.load(text, _Loader)
+            change = parse(text)
         except yaml.YAMLError as error:
             message = mark("--set {override!r}: expected section.key=value: {error}")
             raise UsageError(tr(message, override=override, error=one_line(error))) from None

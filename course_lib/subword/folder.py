@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders
 
 from course_lib.checkpoints import tokenizer_json
-from course_lib.files import read_json, write_json
+from course_lib.files import read_record, write_json
 from course_lib.japanese.marks import CUT, NEWLINE, REPLACEMENTS, mark
 from course_lib.subword.config import BEGIN, END, UNKNOWN
 
@@ -64,7 +64,8 @@ class Codec:
 
 def load(folder: Path) -> Codec:
     """Load a tokenizer folder of the course as a Codec."""
-    return Codec(tokenizer_json.load(folder), Preparation(**read_json(folder / "preparation.json")))
+    content = read_record(folder / "preparation.json", {"segmented": bool, "marked": bool})
+    return Codec(tokenizer_json.load(folder), Preparation(content["segmented"], content["marked"]))
 
 
 def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:

@@ -38,7 +38,7 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
     with text.training(sources, target) as (segmented, product, work):
         files = text.as_lines(sources, segmented, work)
         longer = Counter(len(line.encode()) > settings.max_sentence_length for line in text.lines(files))
-        if not longer:
+        if all(line.isspace() for line in text.lines(files)):
             raise CourseError(f"{', '.join(map(str, sources))}: no text to train on")
         try:
             # sentencepiece would store file names in the model, and its own sampling selects different lines in every

@@ -1,17 +1,22 @@
 """Finding, marking and removing the checkpoints of a run. The Trainer and DeepSpeed write the checkpoint files.
 
 A checkpoint is complete if it has a valid `complete.json`, written last, which lists every other file with its size.
+One without complete.json is what a killed run leaves. One that lacks a listed file was damaged after it was saved.
+checkpoints.json in the run folder lists the steps that the run has begun to save: only these checkpoints are its own.
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write
+from course_lib.files import atomic_write, read_json
 
 COMPLETE = "complete.json"
 FOLDER = "checkpoints"
+RECORD = "checkpoints.json"
+NAME = re.compile("checkpoint-(0|[1-9][0-9]*)", re.ASCII)
 
 
 def mark_complete(checkpoint: Path) -> None:
@@ -27,11 +32,72 @@ def mark_complete(checkpoint: Path) -> None:
 
 def is_whole(checkpoint: Path) -> bool:
     """Return whether a checkpoint is complete: it is marked, and every listed file has its recorded size."""
+    return (checkpoint / COMPLETE).is_file() and damage(checkpoint) is None
+
+
+def damage(checkpoint: Path) -> str | None:
+    """Return what is wrong with a marked checkpoint, beginning with the file; None if it is whole or not marked."""
+    mark = checkpoint / COMPLETE
+    if not mark.exists():
+        return None
     try:
-        files = json.loads((checkpoint / COMPLETE).read_text(encoding="utf8"))["files"]
-        return all((checkpoint / name).stat().st_size == size for name, size in files.items())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return False
+        files = dict[str, int](json.loads(mark.read_text(encoding="utf8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"{mark}: is not readable"
+    for name, size in files.items():
+        path = checkpoint / name
+        found = path.stat().st_size if path.is_file() else None
+        if found is None:
+            return f"{path}: is missing"
+        if found != size:
+            return f"{path}: has {found} bytes instead of {size}"
+    return None
+
+
+def require_undamaged(run: Path) -> None:
+    """Raise CourseError, which names a file, if no checkpoint of a run is whole and one was damaged after its save.
+
+    A training from the start would remove it.
+    """
+    problems = [damage(path) for path in own_checkpoints(run)]
+    if problem := next(filter(None, problems), None):
+        raise CourseError(
+            f"{problem}; no checkpoint of the run is whole: restore the file, or start a new run in another "
+            "engine.output_dir"
+        )
+
+
+def begin_record(run: Path) -> None:
+    """Begin the list of the steps that a run saves; of a run by an earlier version, with those that are whole."""
+    if not (run / RECORD).is_file():
+        _write_record(run, {step_of(path) for path in own_checkpoints(run) if is_whole(path)})
+
+
+def record(run: Path, step: int) -> None:
+    """Note that the run is about to save a checkpoint of a step."""
+    _write_record(run, (_recorded(run) or set()) | {step})
+
+
+def _write_record(run: Path, steps: set[int]) -> None:
+    with atomic_write(run / RECORD) as file:
+        file.write(json.dumps({"steps": sorted(steps)}).encode() + b"\n")
+
+
+def _recorded(run: Path) -> set[int] | None:
+    """Return the steps that a run has begun to save; None for a run by an earlier version, which has no such list."""
+    if not (run / RECORD).is_file():
+        return None
+    steps = read_json(run / RECORD).get("steps")
+    if not isinstance(steps, list) or not all(isinstance(step, int) for step in steps):
+        raise CourseError(f"{run / RECORD}: steps: expected a list of whole numbers, found {str(steps)[:40]}")
+    return set(steps)
+
+
+def own_checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoints that a run wrote, whole or not, latest first."""
+    steps = _recorded(run)
+    found = [path for path in (run / FOLDER).glob("checkpoint-*") if path.is_dir() and step_of(path) >= 0]
+    return sorted((path for path in found if steps is None or step_of(path) in steps), key=step_of, reverse=True)
 
 
 def to_export(run: Path, step: int | None = None) -> Path:
@@ -53,8 +119,8 @@ def at(run: Path, step: int) -> Path:
 
 def step_of(checkpoint: Path) -> int:
     """Return the step in a folder name: 200 for `checkpoint-200`, -1 if the name does not match this pattern."""
-    prefix, _, number = checkpoint.name.partition("-")
-    return int(number) if prefix == "checkpoint" and number.isdigit() else -1
+    name = NAME.fullmatch(checkpoint.name)
+    return int(name[1]) if name else -1
 
 
 def ranks_of(checkpoint: Path) -> int:
@@ -64,15 +130,22 @@ def ranks_of(checkpoint: Path) -> int:
 
 def whole_checkpoints(run: Path) -> list[Path]:
     """Return the complete checkpoints of a run, latest first."""
-    complete = [path for path in (run / FOLDER).glob("checkpoint-*") if step_of(path) >= 0 and is_whole(path)]
-    return sorted(complete, key=step_of, reverse=True)
+    return list(filter(is_whole, own_checkpoints(run)))
+
+
+def newer_than(run: Path, step: int) -> list[Path]:
+    """Return the checkpoints of a run after a step, latest first."""
+    return [path for path in own_checkpoints(run) if step_of(path) > step]
 
 
 def prune(run: Path, keep: int | None) -> None:
-    """Remove incomplete checkpoints, and all complete ones except the latest `keep`. None keeps all complete ones."""
+    """Remove incomplete checkpoints, and all complete ones except the latest `keep`. None keeps all complete ones.
+
+    What the run did not write stays, such as `checkpoint-best`, a copy that the user made.
+    """
     whole = whole_checkpoints(run)
     kept = whole if keep is None else whole[:keep]
-    for path in (run / FOLDER).glob("checkpoint-*"):
+    for path in own_checkpoints(run):
         if path not in kept:
             # Remove the mark first, so that an interrupted removal leaves no checkpoint that looks complete.
             (path / COMPLETE).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from course_lib.checkpoints import tokenizer_settings
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import atomic_folder, atomic_write, require_other
+from course_lib.files import atomic_folder, atomic_write, read_json, read_record, require_other
 from course_lib.language.words import mark, tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
@@ -45,7 +45,7 @@ def with_batch_of_run(task: Task, ranks: int, on_message: Callable[[str], None])
     folder: Path = settings.engine.output_dir
     if settings.batch.global_size or not checkpoint.whole_checkpoints(folder):
         return task
-    before = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
+    before = read_record(folder / DEEPSPEED, {"train_batch_size": int})["train_batch_size"]
     if settings.batch.resolve(ranks).total == before:
         return task
     batch = replace(settings.batch, global_size=before, local_size=None)
@@ -58,10 +58,12 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
     """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run."""
     settings = task.settings
     folder: Path = settings.engine.output_dir
-    if not (folder / CONFIG).exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
+    if not _is_run(task, folder) and any(not path.name.startswith(".") for path in folder.iterdir()):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
     whole = checkpoint.whole_checkpoints(folder)
+    if not whole:
+        checkpoint.require_undamaged(folder)
     start_step = checkpoint.step_of(whole[0]) if whole else 0
     facts = task.fingerprint()
     if whole and not resume:
@@ -69,6 +71,9 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
             tr("engine.output_dir: {folder} holds a run; --resume continues it, "
                "another engine.output_dir starts a new one", folder=folder)
         )  # fmt: skip
+    for damaged in map(checkpoint.damage, checkpoint.newer_than(folder, start_step) if whole else ()):
+        if damaged:
+            on_message(tr("{problem}; the run continues from {checkpoint}", problem=damaged, checkpoint=whole[0].name))
     if whole:
         earlier: Any = config.load(task.settings_class, folder / CONFIG)
         _require_same(task, earlier, batch, facts)
@@ -95,10 +100,23 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
         with atomic_write(folder / name) as file:
             is_yaml = name == CONFIG
             file.write(content.encode() if is_yaml else orjson.dumps(content, option=orjson.OPT_INDENT_2))
+    checkpoint.begin_record(folder)
     if not whole:
         with atomic_folder(folder / TOKENIZER, ours=True) as copy:
             task.copy_tokenizer(copy)
     return start_step
+
+
+def _is_run(task: Task, folder: Path) -> bool:
+    """Return whether a run wrote the settings in a folder, and not the user: they would be replaced."""
+    path = folder / CONFIG
+    if not path.is_file() or all((folder / name).is_file() for name in (DEEPSPEED, DATA)):
+        return path.is_file()
+    # A run that was killed at its start has only the settings, exactly as they are written.
+    try:
+        return config.to_yaml(config.load(task.settings_class, path)) == path.read_text(encoding="utf8")
+    except UsageError:
+        return False
 
 
 @contextmanager
@@ -128,7 +146,7 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
     """Raise UsageError if the `earlier` settings, the batch or the data in the folder are those of another run."""
     folder = task.settings.engine.output_dir
     old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
-    old["batch.global_size"] = orjson.loads((folder / DEEPSPEED).read_bytes())["train_batch_size"]
+    old["batch.global_size"] = read_record(folder / DEEPSPEED, {"train_batch_size": int})["train_batch_size"]
     new["batch.global_size"] = batch.total
     for key, value in new.items():
         if value != old[key]:
@@ -136,7 +154,7 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
                 f"{key}: {value} is not allowed: the run in {folder} has {old[key]}; "
                 "resume it with its own settings, or start a new run in another engine.output_dir"
             )
-    data = orjson.loads((folder / DATA).read_bytes())
+    data = read_json(folder / DATA)
     names = {"inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base"}
     for key, name in names.items():
         if data.get(key) != facts.get(key):

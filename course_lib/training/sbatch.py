@@ -1,5 +1,6 @@
 """The Slurm script that `course pretrain --print-sbatch` writes."""
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -59,5 +60,17 @@ def script(
         "output": "%x-%j.log",
         "open-mode": "append",
     }
-    lines = [f"#SBATCH --{name}={value}" for name, value in options.items() if value != ""]
+    lines = [f"#SBATCH --{name}={_quoted(name, str(value))}" for name, value in options.items() if value != ""]
     return SCRIPT.format(options="\n".join(lines), command=shlex.join([*command, "--resume"]))
+
+
+def _quoted(name: str, value: str) -> str:
+    """Return the value of an option as sbatch reads it from a script: slurm, src/sbatch/opt.c, _get_argument.
+
+    White space ends a value and # begins a comment, unless they are quoted. A backslash escapes, also between quotes.
+    """
+    if "\n" in value:
+        raise UsageError(f"--{name}: {value!r} has a line break, which sbatch cannot read; allowed: a path without")
+    if not re.search(r"""[\s#"'\\]""", value):
+        return value
+    return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'

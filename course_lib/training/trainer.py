@@ -195,6 +195,8 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         require_unchanged(self.model, self.frozen)
         self._require_finite(float(nested_gather(self._tr_loss, self.args.parallel_mode).mean()))
         with self.meter.stopped():
+            if self.is_world_process_zero():
+                checkpoint.record(self.folder, self.state.global_step)
             super()._save_checkpoint(model, trial)
             if dist.is_initialized():
                 dist.barrier()

@@ -26,6 +26,8 @@ def pack(products: Sequence[Product], target: Path) -> Done:
     packed, left = dict[str, int](), {name: tr(state.kind) for name, state in states.items() if state.kind != "fresh"}
     if len(left) == len(states):
         raise CourseError(tr("{path}: holds no finished product; run `course run all` first", path=workspace.root()))
+    for product in products:
+        files.require_other(product.folder, target)
     with files.atomic_write(target) as file, ZipFile(file, "w") as archive:
         for product in (product for product in products if product.name not in left):
             outputs = (product.manifest() or {})["outputs"]

@@ -1,6 +1,7 @@
 """What `course clean` removes: what the course wrote for a chapter's products, and training runs if asked.
 
-Files that no manifest lists, or that were changed after they were built, belong to the user and stay.
+Files that no manifest lists, or that were changed after they were built, belong to the user and stay. So does what is
+outside the workspace, also behind a link, and what a running command uses.
 """
 
 import re
@@ -11,11 +12,15 @@ from pathlib import Path
 
 from course_lib import files
 from course_lib.paths import root
-from course_lib.workspace.products import MANIFEST, read_manifest
+from course_lib.workspace.products import MANIFEST, lock_path, read_manifest
 
 # A folder in the workspace of a chapter that holds training runs, and the names that the course gives to runs.
 RUNS = "runs"
 RUN = re.compile(r"[0-9a-f]{12}")
+# Locks of products, and the temporary files and folders of builds.
+LOCK, TEMPORARY = re.compile(r"\.(.+)\.lock"), re.compile(r"\.+.+(\.[0-9a-f]{8}\.tmp)+")
+# The lock of a run, in its folder.
+OF_RUN = ".lock"
 
 
 @dataclass
@@ -27,16 +32,37 @@ class Removal:
     paths: list[Path] = field(default_factory=list)
     # files of the user's own, and the folder of training runs if they are not removed
     kept: list[Path] = field(default_factory=list)
+    # what a running command uses
+    used: list[Path] = field(default_factory=list)
+    # path → the lock that a command holds while it uses the path
+    locks: dict[Path, Path] = field(default_factory=dict)
 
-    def add(self, path: Path, written: list[Path], seconds: float = 0.0) -> None:
+    def add(self, path: Path, written: list[Path], lock: Path, seconds: float = 0.0) -> None:
         """Note a product or run, the files and folders of it that are removed, and what it took to build."""
+        if files.is_held(lock):
+            self.used.append(path)
+            return
         size = sum(file.stat().st_size for each in written for file in files_in(each))
         self.parts[str(path.relative_to(root()))] = size, seconds
-        self.paths.extend(written)
+        self._note(written, lock)
+
+    def add_leftover(self, path: Path, lock: Path) -> None:
+        """Note a lock or a temporary file or folder."""
+        if files.is_held(lock):
+            self.used.append(path)
+        else:
+            self._note([path], lock)
+
+    def _note(self, paths: list[Path], lock: Path) -> None:
+        self.paths.extend(paths)
+        self.locks |= dict.fromkeys(paths, lock)
 
     def remove(self) -> None:
         """Remove the files and runs, then the folders that are empty."""
         for path in self.paths:
+            # A command may have started since the paths were noted.
+            if files.is_held(self.locks[path]):
+                continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
                 continue
@@ -51,19 +77,24 @@ def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
     """Return what cleaning these chapters removes; with `runs`, also their training runs. Nothing is removed yet."""
     found = Removal()
     for path in (path for name in chapters for path in sorted((root() / name).glob("*"))):
-        if path.name == RUNS and path.is_dir() and runs:
+        if not _inside(path, root()):
+            found.kept.append(path)
+        elif path.name == RUNS and path.is_dir() and runs:
             for run in sorted(path.iterdir()):
-                if RUN.fullmatch(run.name):
-                    found.add(run, [run])
+                if RUN.fullmatch(run.name) and _inside(run, root()):
+                    found.add(run, [run], run / OF_RUN)
                 else:
                     found.kept.append(run)
         elif path.is_dir() and (manifest := read_manifest(path)):
-            written = [path / MANIFEST, *_unchanged(path, manifest["outputs"])]
-            found.add(path, written, manifest.get("seconds", 0.0))
+            own = [path / name for name in (MANIFEST, files.MARK) if (path / name).is_file()]
+            written = [*own, *_unchanged(path, manifest["outputs"])]
+            found.add(path, written, lock_path(path), manifest.get("seconds", 0.0))
             found.kept += sorted(set(files_in(path)) - set(written))
-        elif path.name.startswith(".") and path.suffix in (".lock", ".tmp"):
-            # locks, and what killed builds left
-            found.paths.append(path)
+        elif LOCK.fullmatch(path.name) and path.stat().st_size == 0:
+            found.add_leftover(path, path)
+        elif TEMPORARY.fullmatch(path.name):
+            # what killed builds left
+            found.add_leftover(path, path)
         else:
             found.kept.append(path)
     return found
@@ -74,11 +105,16 @@ def files_in(path: Path) -> Iterator[Path]:
     return (each for each in ([path] if path.is_file() else path.rglob("*")) if each.is_file())
 
 
+def _inside(path: Path, folder: Path) -> bool:
+    """Return whether a path leads to something inside a folder."""
+    return files.behind_links(path).is_relative_to(files.behind_links(folder))
+
+
 def _unchanged(folder: Path, outputs: dict[str, dict[str, object]]) -> Iterator[Path]:
     """Yield the outputs that are as they were built. A file is read only if it is newer than the manifest."""
     built = (folder / MANIFEST).stat().st_mtime_ns
     for name, facts in outputs.items():
         path = folder / name
-        same_size = path.is_file() and path.stat().st_size == facts["bytes"]
+        same_size = _inside(path, folder) and path.is_file() and path.stat().st_size == facts["bytes"]
         if same_size and (path.stat().st_mtime_ns <= built or files.sha256(path) == facts["sha256"]):
             yield path

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from importlib import metadata
-from pathlib import Path
-from typing import Any, Literal
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Required
 
 from filelock import FileLock
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
-from course_lib import __version__, files
+from course_lib import __version__, files, unmarked
 from course_lib.language.words import tr
 from course_lib.paths import REPOSITORY
 
@@ -34,6 +36,31 @@ LIBRARIES = (
 NO_PRODUCT = ("figures.py", "diagrams.py")
 MANIFEST = "manifest.json"
 Manifest = dict[str, Any]
+
+
+class _Output(TypedDict):
+    """What a manifest says about a file of the product."""
+
+    bytes: int
+    sha256: str
+
+
+class _Input(_Output):
+    """What a manifest says about a file that the product was built from."""
+
+    mtime_ns: int
+
+
+class _Content(TypedDict, total=False):
+    """The parts of a manifest that this module reads."""
+
+    settings: Required[dict[str, Any]]
+    inputs: Required[dict[str, str | _Input]]
+    outputs: Required[dict[str, _Output]]
+    counts: dict[str, Any]
+    code: dict[str, str]
+    built: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -82,12 +109,22 @@ class Product:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest in a product's folder, or None if it is missing or invalid."""
+    """Return the manifest in a product's folder, or None if it is missing or invalid.
+
+    It may come from an archive of somebody else: one with outputs outside of the folder is invalid.
+    """
+    loaded = unmarked.json_of(folder / MANIFEST)
     try:
-        loaded: Any = json.loads((folder / MANIFEST).read_text(encoding="utf8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        TypeAdapter(_Content).validate_python(loaded, strict=True)
+    except ValidationError:
         return None
-    return loaded if isinstance(loaded, dict) and loaded.keys() >= {"settings", "inputs", "outputs"} else None
+    return loaded if all(map(_is_inside, loaded["outputs"])) else None
+
+
+def _is_inside(name: str) -> bool:
+    """Return whether a relative path names something inside its folder."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 def states(products: Iterable[Product]) -> dict[str, State]:
@@ -137,7 +174,6 @@ class Snapshot:
                     counts = product.build(folder, inputs, settings)
                     seconds = time.perf_counter() - started
                     _write_manifest(folder, product, settings, sources, counts, seconds)
-                    _keep_own_files(product.folder, folder)
         self._states[product] = State("fresh")
         return product.folder
 
@@ -172,7 +208,11 @@ class Snapshot:
                     return State("stale", tr("{name} is not fresh", name=source.name))
                 changed = recorded != self._fingerprint(source)
             else:
-                changed = not self._same_file(source, recorded["bytes"], recorded["mtime_ns"], recorded["sha256"])
+                # What is a file now was a product then.
+                known = isinstance(recorded, dict)
+                changed = not known or not self._same_file(
+                    source, recorded["bytes"], recorded["mtime_ns"], recorded["sha256"]
+                )
             if changed:
                 return State("stale", tr("{name} changed", name=_key(source)))
         return State("fresh")
@@ -183,20 +223,15 @@ def size(name: str) -> int:
     return sum(path.stat().st_size for path in (root() / name).rglob("*") if path.is_file())
 
 
-def _keep_own_files(old: Path, new: Path) -> None:
-    """Take over the files that the user put into the folder of the earlier product."""
-    manifest = read_manifest(old)
-    for path in old.rglob("*") if manifest else ():
-        kept = new / path.relative_to(old)
-        if path.is_file() and not kept.exists() and str(path.relative_to(old)) not in (manifest or {})["outputs"]:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            files.link_or_copy(path, kept)
-
-
 def locked(product: Product) -> FileLock:
     """Return a lock to be held while a product is written: `with locked(product):` waits for other processes."""
     product.folder.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(product.folder.parent / f".{product.folder.name}.lock")
+    return FileLock(lock_path(product.folder))
+
+
+def lock_path(folder: Path) -> Path:
+    """Return the path of the lock of a product's folder."""
+    return folder.parent / f".{folder.name}.lock"
 
 
 def _write_manifest(

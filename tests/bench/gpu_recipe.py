@@ -111,7 +111,6 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
             about |= {f"{name}documents": len(part), f"{name}characters": sum(map(len, part))}
         about["tokens"] = found.tokens
         (folder / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf8")
-        (folder / "manifest.json").write_text("{}\n")
 
 
 def recipe(
@@ -195,7 +194,6 @@ def judge(settings: PretrainConfig, prepared: Path, folder: Path) -> None:
         shutil.copyfile(run / log.FILE, target / log.FILE)
         with atomic_write(target / "recipe.json") as output:
             output.write(json.dumps(facts, ensure_ascii=False, indent=1).encode() + b"\n")
-        (target / "manifest.json").write_text("{}\n")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from course_lib import paths
+from course_lib.files import MARK
 
 from tests.bench import gpu_all, gpu_gptsan, gpu_known, gpu_prefix, gpu_pretrain, gpu_recipe, gpu_serving, gpu_tables
 from tests.bench.gpu_common import Bench, Part
@@ -56,5 +57,5 @@ def test_the_recipe_goes_on_where_it_ended_and_keeps_figures_only(tmp_path: Path
     assert gpu_recipe.main([*common, "--until", "30"]) == gpu_recipe.LEFT  # no time for a slice
     assert gpu_recipe.main(common) == 0
     names = {path.name for path in (tmp_path / "results").iterdir()}
-    assert names == {"curve.png", "log.jsonl", "recipe.json", "manifest.json"}
+    assert names == {"curve.png", "log.jsonl", "recipe.json", MARK}
     assert str(tmp_path) not in (tmp_path / "results" / "recipe.json").read_text(encoding="utf8")

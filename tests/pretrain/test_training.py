@@ -114,6 +114,7 @@ def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     kill_in_step(8, "pretrain", killed)
     half = run / "checkpoints" / "checkpoint-999"  # as a kill in the middle of saving leaves it
     half.mkdir()
+    checkpoint.record(run, 999)
     (half / "trainer_state.json").write_text("{")
     assert checkpoint.step_of(checkpoint.whole_checkpoints(run)[0]) == 5
     with pytest.raises(UsageError, match="--resume continues it"):

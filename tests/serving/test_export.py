@@ -270,3 +270,11 @@ def test_memory_does_not_grow_with_the_model(tmp_path: Path, sources):
     assert sum(file.stat().st_size for file in tmp_path.glob("large/*.safetensors")) > 180 * 2**20
     command = [sys.executable, "-c", PEAK, sources["parallel"], tmp_path / "large", tmp_path]
     assert int(subprocess.run(command, check=True, capture_output=True, text=True).stdout) < 24  # MiB
+
+
+@pytest.mark.parametrize("name", ["a\nhead_num = 1", "a\rb", "a\n", "a\u2028b", "\x00"])
+def test_a_name_of_several_lines_is_refused(sources: dict[str, Path], tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="^--name .*would break the line of config.ini"):
+        export(sources["gpt2"], tmp_path / "ft", name=name)
+    assert not (tmp_path / "ft").exists()
+    assert export(sources["gpt2"], tmp_path / "ft", name="日本語　の 名前").config.model_name == "日本語　の 名前"

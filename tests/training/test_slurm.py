@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from course_lib.errors import UsageError
+from course_lib.training import sbatch
 
 COURSE = [sys.executable, "-m", "course_lib.cli"]
 
@@ -40,6 +42,37 @@ def test_the_script_asks_for_what_the_recipe_needs(script: str, place: Path) -> 
     asked = options(script)
     assert (asked["nodes"], asked["gpus-per-node"], asked["mem"], asked["time"]) == ("2", "8", "900G", "3-00:00:00")
     assert (asked["signal"], asked["chdir"], asked["requeue"]) == ("B:USR1@300", str(place), "")
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "two words", "日本語", 'a "b"', "it's # no comment", "back\\slash", "tab\there"]
+)
+def test_the_folder_is_quoted_as_sbatch_reads_it(name: str) -> None:
+    line = f"#SBATCH --chdir={sbatch._quoted('chdir', name)}"
+    # As _get_argument in slurm's src/sbatch/opt.c reads it; of a plain name nothing is quoted.
+    assert argument(line.removeprefix("#SBATCH ")) == f"--chdir={name}"
+    assert ('"' in line) == (name not in ("plain", "日本語"))
+
+
+def argument(text: str) -> str:
+    read, quote, escaped = "", "", False
+    for character in text:
+        if escaped or not (character in "\\\"'#" or character.isspace()):
+            read, escaped = read + character, False
+        elif character == "\\":
+            escaped = True
+        elif quote:
+            read, quote = (read, "") if character == quote else (read + character, quote)
+        elif character in "\"'":
+            quote = character
+        else:
+            break
+    return read
+
+
+def test_a_folder_with_a_line_break_is_refused() -> None:
+    with pytest.raises(UsageError, match="--chdir: .* has a line break"):
+        sbatch._quoted("chdir", "two\nlines")
 
 
 @pytest.mark.parametrize(("code", "requeued"), [(138, True), (0, False), (1, False)])
