@@ -96,5 +96,5 @@ def batches(examples: Sequence[Example], steps: int, seed: int, size: int = 8) -
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy [nats per token] of logits [batch, seq, V] for labels [batch, seq], without IGNORED."""
+    """Return the mean cross-entropy [nats per token] of logits [batch, seq, V] for labels [batch, seq], or IGNORED."""
     return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)

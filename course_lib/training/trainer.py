@@ -176,7 +176,9 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         samples = self.eval_dataset if eval_dataset is None else eval_dataset
         return DataLoader(
             samples,
-            batch_sampler=micro_batches_of_rank(len(samples), self.batch.micro, self.args.process_index, self.args.world_size),
+            batch_sampler=micro_batches_of_rank(
+                len(samples), self.batch.micro, self.args.process_index, self.args.world_size
+            ),
             collate_fn=self.sets.collate,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
@@ -186,20 +188,19 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         self, dataloader: DataLoader[Any], description: str, *_: Any, metric_key_prefix: str = "eval", **__: Any
     ) -> EvalLoopOutput:
         """Return the mean loss over all targets of the held-out samples [nats per token] as the Trainer expects it."""
-        model, number = self.model_wrapped.eval(), len(dataloader.dataset)  # type: ignore[arg-type]
+        model, number = self.model_wrapped, len(dataloader.dataset)  # type: ignore[arg-type]
+        model.eval()
         first_sample, together = self.args.process_index * self.batch.micro, self.args.world_size * self.batch.micro
         # the sum of the losses and the number of targets
         sums = torch.zeros(2, dtype=torch.float64, device=self.args.device)
         for turn, inputs in enumerate(map(self._prepare_inputs, dataloader)):
             with torch.no_grad():
-                targets = self.task.targets(inputs)
-                found = torch.stack([self.task.loss(model, inputs) * targets, targets])
+                loss, targets = self.task.loss(model, inputs).double(), self.task.targets(inputs)
             # A rank without samples in the last turn computes along, because ZeRO stage 3 needs all ranks.
             if first_sample + turn * together < number:
-                sums += found
+                sums += torch.stack([loss * targets, targets.double()])
         dist.all_reduce(sums)
-        loss = (sums[0] / sums[1]).item()
-        return EvalLoopOutput(None, None, {f"{metric_key_prefix}_loss": loss}, number)
+        return EvalLoopOutput(None, None, {f"{metric_key_prefix}_loss": (sums[0] / sums[1]).item()}, number)
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
         """Evaluate as the base class does, and log the mean loss [nats per token]; the log's clock is stopped."""
