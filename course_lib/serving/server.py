@@ -39,8 +39,8 @@ DRAIN = 30  # seconds that running requests have to finish when the server is st
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process receives when its parent dies
 MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
 # Triton's further interfaces, closed: with shared memory and the names that errors tell, a client could write into the
-# memory of the model's process (CVE-2025-23319, -23320, -23334). No request has a header with a line break as its value.
-CLOSED = "shared-memory,model-repository,statistics,trace,logging:course-closed=\n"
+# memory of the model's process (CVE-2025-23319, -23320, -23334). The value is a line break, which no header can have.
+CLOSED = "shared-memory,model-repository,trace,logging:course-closed=\n"
 NEEDS = (
     "pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), "
     "or the container nvcr.io/nvidia/tritonserver:26.11-py3: docs/commands.md"
@@ -72,10 +72,11 @@ class Server:
         """Raise CourseError, with an excerpt from the log, if the server or a process of the model has exited."""
         if (code := self.process.poll()) is not None:
             raise CourseError(tr("Triton ended with code {code}: {tail}", code=code, tail=tail(self.log)))
-        if not all(_runs(model) for model in self.models):
-            raise CourseError(
-                tr("a process of the model ended; the system ends one that needs more memory than there is")
-            )
+        # Triton 2.51 stays ready then, and answers every request with an error.
+        for model in self.models:
+            if not _runs(model):
+                reason = mark("the model's process {pid} ended; the system kills it if memory runs out")
+                raise CourseError(tr(reason, pid=model.pid))
 
 
 @contextlib.contextmanager
