@@ -119,13 +119,13 @@ class Gpt2(Task):
     def samples(self, number: int) -> RunSamples:
         settings, length = self.settings, data.sample_tokens(self.settings.data, self.splits.train)
         train = data.dataset(settings, self.splits.train, number)
-        packed = isinstance(train, PackedDocuments)
+        per_epoch = train.first_epoch if isinstance(train, PackedDocuments) else self.splits.train_tokens / length
         return RunSamples(
             train=train,
             validation=data.dataset(settings, self.splits.validation),
             test=data.dataset(settings, self.splits.test),
             tokens_per_sample=length,
-            samples_per_epoch=train.first_epoch if packed else self.splits.train_tokens / length,
+            samples_per_epoch=per_epoch,
             flops_per_token=settings.model.flops_per_token(length),
             collate=collate,
         )

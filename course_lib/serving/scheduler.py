@@ -29,7 +29,7 @@ class Request:
     rows: Sequence[TextRequest]
     log_probs: bool
     answer: Callable[[list[Answer]], None]
-    fail: Callable[[BaseException], None]
+    fail: Callable[[Exception], None]
     cancelled: Callable[[], bool] = lambda: False
     generations: list[Generation] = field(default_factory=list)
 
@@ -102,10 +102,9 @@ class Scheduler:
             failed, self.requests = self.requests, []
             self.waiting.clear()
             self.changed.notify_all()
-        reason = one_line(error) or type(error).__name__
         for request in failed:
             with suppress(Exception):
-                request.fail(CourseError(tr("the model failed: {error}", error=reason)))
+                request.fail(_failed(error))
 
     def _answer(self) -> None:
         batch, checked = TextBatch(self.engine.model), time.monotonic()
@@ -144,4 +143,8 @@ class Scheduler:
         # For example, shared memory is full
         except BaseException as error:
             with suppress(Exception):
-                request.fail(error)
+                request.fail(error if isinstance(error, Exception) else _failed(error))
+
+
+def _failed(error: BaseException) -> CourseError:
+    return CourseError(tr("the model failed: {error}", error=one_line(error) or type(error).__name__))

@@ -78,7 +78,7 @@ class TritonPythonModel:
         return Request(rows, wants_log_probs(tensors), answer, partial(_fail, sender), sender.is_cancelled)
 
 
-def _fail(sender: Any, error: BaseException) -> None:
+def _fail(sender: Any, error: Exception) -> None:
     """Send an error response. Suppress any exception, so that the calling thread continues."""
     kind, message = pb_utils.TritonError.INTERNAL, f"{type(error).__name__}: {error}"
     if isinstance(error, CourseError):

@@ -327,12 +327,12 @@ def first(samples: Any, number: int) -> Any:
     return Subset(samples, range(min(number, len(samples))))
 
 
-def micro_batches_of_rank(samples: int, micro: int, rank: int, ranks: int) -> list[range]:
-    """Return the micro-batches of a rank as ranges of sample indices; each rank has the same number of them.
+def micro_batches_of_rank(samples: int, micro: int, rank: int, ranks: int) -> list[list[int]]:
+    """Return the micro-batches of a rank as sample indices; each rank has the same number of them.
 
     The ranks take turns, as in training. A rank without samples in the last turn gets the first micro-batch again.
     """
-    batches = [range(at, min(at + micro, samples)) for at in range(0, samples, micro)]
+    batches = [[*range(at, min(at + micro, samples))] for at in range(0, samples, micro)]
     turns = -(-len(batches) // ranks)
     batches += [batches[0]] * (turns * ranks - len(batches))
     return batches[rank::ranks]

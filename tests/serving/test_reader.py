@@ -120,7 +120,7 @@ def test_paths_of_a_process_without_a_locale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: tuple[str, str]
 ):
     """Triton's stub: Python decodes the bytes of paths as ASCII, and shows others as surrogates."""
-    monkeypatch.setattr(layout.os, "fsdecode", lambda raw: raw.decode(*encoding))
+    monkeypatch.setattr(os, "fsdecode", lambda raw: raw.decode(*encoding))
     path = layout.native("/日本/weights")
     assert path.encode(*encoding) == "/日本/weights".encode()
     assert layout.native("/plain") == "/plain" and layout.native(path) == path
