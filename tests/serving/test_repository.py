@@ -144,11 +144,3 @@ def serving(folder: Path) -> None:
     """Begin to serve; the weights are looked at before Triton starts."""
     with server.running(folder):
         raise AssertionError("it serves")
-
-
-def test_a_japanese_path_is_written_in_any_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("locale.getencoding", lambda: "ascii")
-    folder = tiny.write(tmp_path / "重み")
-    model = repository.write(folder, tmp_path / "models")
-    found = parsed((model / "config.pbtxt").read_text(encoding="utf8"))
-    assert found.parameters["model_checkpoint_path"].string_value == str(folder / "1-gpu")
