@@ -19,7 +19,7 @@ class UsageError(CourseError):
     exit_code = 2
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Return the message of an exception as one line of at most 300 characters."""
     return " ".join(str(error).split())[:300]
 

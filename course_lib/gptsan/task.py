@@ -13,6 +13,7 @@ from course_lib.gptsan import swe
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import REPORT, Examples
 from course_lib.gptsan.freeze import SPOUT
+from course_lib.gptsan.layouts import NO_TARGET
 from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.language.words import tr
 from course_lib.settings import config
@@ -187,12 +188,20 @@ class Gptsan(Task):
 
     @override
     def loss(self, model: Any, batch: Any) -> Any:
-        """Return the mean cross-entropy [nats] per target; in training, plus z_loss · mean (log Z)² and router loss."""
+        """Return the mean cross-entropy [nats per target token]; in training, plus z_loss · mean (log Z)², router loss.
+
+        The router loss is that of all positions of the micro-batch, and not linear in them: its mean over micro-batches
+        is not that of one large micro-batch. Neither is the capacity of the experts (experts.py).
+        """
         from course_lib.gptsan.samples import cross_entropy
 
         output = model(input_ids=batch["x"], spout=batch.get("spout"), use_cache=False)
         loss, log_z = cross_entropy(output.logits, batch["y"])
         return loss + self.settings.loss.z_loss * log_z + output.aux_loss if model.training else loss
+
+    @override
+    def targets(self, batch: Any) -> Any:
+        return (batch["y"] != NO_TARGET).sum()
 
 
 def recompute(model: "GPTSanForCausalLM") -> None:

@@ -35,7 +35,8 @@ def right(
 def held_out_loss(
     forward: Callable[[Tensor], Tensor], examples: Sequence[Example], device: torch.device | str = "cpu"
 ) -> float:
-    """Return the mean loss of the examples, each by itself [nats per token]; `forward` returns logits for ids."""
+    """Return the mean loss over the targets of all examples [nats per token]; `forward` returns logits for ids."""
     with quiet():
-        batches = ([tensor.to(device) for tensor in padded([each])] for each in examples)
-        return fmean(loss(forward(ids), labels).item() for ids, labels in batches)
+        batches = [[tensor.to(device) for tensor in padded([each])] for each in examples]
+        losses = [loss(forward(ids), labels).item() for ids, labels in batches]
+        return fmean(losses, [int((labels != IGNORED).sum()) for _, labels in batches])

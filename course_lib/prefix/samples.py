@@ -32,6 +32,11 @@ class TokenRow:
         """Return the ids that the model reads, and the labels."""
         return self.ids[:-1], [IGNORED] * (self.learned - 1) + self.ids[self.learned :]
 
+    @property
+    def targets(self) -> int:
+        """Number of ids that the loss is on."""
+        return len(self.ids) - self.learned
+
 
 def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[TokenRow]:
     """Return the training sequences for the samples, in order, each with the id `end` at its end.
@@ -91,5 +96,5 @@ def batches(examples: Sequence[Example], steps: int, seed: int, size: int = 8) -
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy [nats] of logits [batch, seq, V] for labels [batch, seq], excluding IGNORED."""
+    """Return the mean cross-entropy [nats per token] of logits [batch, seq, V] for labels [batch, seq], or IGNORED."""
     return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)

@@ -41,7 +41,7 @@ def train(settings: PrefixConfig) -> Case:
     # Suppress the transformers warning that the ids include the padding id.
     with one_thread(sum(parameter.numel() for parameter in model.parameters())), quiet():
         warm_start(model, settings.model)
-        losses = quick.train(model, loss_of, batches, settings.optimizer, steps)
+        losses = quick.train(model, loss_of, batches, settings.optimizer, steps, _targets)
         evaluated = held_out[: settings.engine.eval_iters * batch.total]
         return Case(losses, evaluate(model, evaluated, batch.micro), model)
 
@@ -51,9 +51,13 @@ def _loss(model: PrefixModel, rows: Sequence[TokenRow]) -> Tensor:
     return loss(model(batch["input_ids"]), batch["labels"])
 
 
+def _targets(rows: Sequence[TokenRow]) -> int:
+    return sum(row.targets for row in rows)
+
+
 @torch.no_grad()
 def evaluate(model: PrefixModel, rows: Sequence[TokenRow], micro: int) -> float:
-    """Return the mean micro-batch loss [nats per token], weighted by micro-batch size, or NaN if `rows` is empty."""
+    """Return the mean loss over all targets of the rows [nats per token], or NaN if `rows` is empty."""
     model.eval()
     batches = [rows[at : at + micro] for at in range(0, len(rows), micro)]
-    return sum(_loss(model, batch).item() * len(batch) for batch in batches) / len(rows) if rows else nan
+    return sum(_loss(model, batch).item() * _targets(batch) for batch in batches) / _targets(rows) if rows else nan

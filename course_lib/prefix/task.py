@@ -159,8 +159,12 @@ class PrefixTask(Task):
 
     @override
     def loss(self, model: Any, batch: Any) -> Any:
-        """Return the mean cross-entropy [nats] for a micro-batch from samples.collate."""
+        """Return the mean cross-entropy [nats per token] for a micro-batch from samples.collate."""
         return samples.loss(model(batch["input_ids"]), batch["labels"])
+
+    @override
+    def targets(self, batch: Any) -> Any:
+        return (batch["labels"] != samples.IGNORED).sum()
 
     @override
     def before_training(self, model: PrefixModel, device: Any, resumed: bool) -> None:

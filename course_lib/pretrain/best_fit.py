@@ -4,31 +4,39 @@ Samples cut from one long stream (sampling.py) waste no position, but cut docume
 documents that have nothing to do with it. Both cost: Ding et al. 2024 (https://arxiv.org/abs/2404.10830), Zhao et al.
 2024 (https://arxiv.org/abs/2402.13991). Here the positions of a sample count on over its documents, so that a model
 learns to begin a text at any position: behind a prefix, for example.
+
+As in Ding et al., a document longer than a sample is first split into pieces of a sample's length and a remainder, and
+the pieces are packed like documents, so that each epoch reads every token once. A remainder does not begin a text, so
+no `</s>` precedes it. Its first token has nothing before it, so it is read, but not predicted.
 """
 
-from itertools import count
+import math
+from collections.abc import Iterator
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 
 from course_lib.pretrain.sampling import Array, Concatenated
 
-WINDOW = 200  # documents that are packed together, the longest first
+WINDOW = 200  # pieces that are packed together, the longest first
+NO_TOKEN = -100  # where a sample has no token: before a remainder, and in padding; as a label, it has no loss
 
 
 class PackedDocuments:
     """At least `samples` samples of a corpus, in a new random order for each epoch (None: one epoch)."""
 
     def __init__(self, corpus: Concatenated, seq_length: int, samples: int | None, seed: int, end: int) -> None:
-        """Take the token id `end`, which each document of the corpus ends with and each sample begins with.
-
-        A document of more than `seq_length` tokens is cut.
-        """
-        self.corpus, self.end = corpus, end
-        self.sizes = np.minimum(corpus.sizes, seq_length)
+        """Take the token id `end`, which each document of the corpus ends with."""
+        self.corpus, self.end, self.seq_length, self.seed = corpus, end, seq_length, seed
+        self.pieces = Pieces(corpus.sizes, seq_length)
+        # the pieces of each sample
         self.samples: list[list[int]] = []
-        for epoch in count():
-            self.samples += self._epoch(seq_length, np.random.default_rng([seed, epoch]))
+        # number of samples in the first epoch
+        self.first_epoch = 0
+        for epoch in self._epochs():
+            self.first_epoch = self.first_epoch or len(epoch)
+            self.samples += epoch
             if len(self.samples) >= (samples or 0):
                 break
 
@@ -36,27 +44,68 @@ class PackedDocuments:
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Array:
-        """Return the token ids of a sample, [at most seq_length + 1]; it depends on seed and index only."""
-        parts = [self.corpus.get(i, 0, int(self.sizes[i])).astype(np.int64) for i in self.samples[index]]
-        return np.concatenate([[self.end], *parts])
+        """Return the token ids of a sample, [at most seq_length + 1]; it depends on seed and index only.
 
-    def _epoch(self, seq_length: int, random: np.random.Generator) -> list[list[int]]:
-        order = random.permutation(len(self.sizes))
+        A remainder has NO_TOKEN in front of it. So has a later piece of a long document. A sample that begins with a
+        document begins with `end`.
+        """
+        parts: list[Array] = []
+        for piece in self.samples[index]:
+            document, start, size = self.pieces[piece]
+            if start:
+                parts.append(np.array([NO_TOKEN]))
+            elif not parts:
+                parts.append(np.array([self.end]))
+            parts.append(self.corpus.get(document, start, size).astype(np.int64))
+        return np.concatenate(parts)
+
+    def samples_in(self, epochs: float) -> int:
+        """Return the number of samples in a number of epochs, whose last one may be a fraction of one."""
+        sizes = [len(epoch) for epoch in islice(self._epochs(), math.ceil(epochs))]
+        whole = math.floor(epochs)
+        return sum(sizes[:whole]) + sum(math.floor(size * (epochs - whole)) for size in sizes[whole:])
+
+    def _epochs(self) -> Iterator[list[list[int]]]:
+        return (self._epoch(np.random.default_rng([self.seed, epoch])) for epoch in count())
+
+    def _epoch(self, random: np.random.Generator) -> list[list[int]]:
+        order = random.permutation(len(self.pieces))
         packed = [
             sample
             for start in range(0, len(order), WINDOW)
-            for sample in pack(self.sizes, order[start : start + WINDOW], seq_length)
+            for sample in pack(self.pieces.room, order[start : start + WINDOW], self.seq_length)
         ]
-        # Neither long samples nor, in a sample, long documents come first: a run may evaluate only some samples.
+        # Neither long samples nor, in a sample, long pieces come first: a run may evaluate only some samples.
         random.shuffle(packed)
         return [random.permutation(sample).tolist() for sample in packed]
+
+
+class Pieces:
+    """The pieces of documents, in the order of the documents: each has at most `seq_length` tokens."""
+
+    def __init__(self, sizes: Array, seq_length: int) -> None:
+        # An empty document is one empty piece.
+        numbers = np.maximum(-(-sizes // seq_length), 1)
+        first = np.cumsum(numbers) - numbers
+        self.document = np.repeat(np.arange(len(sizes)), numbers)
+        self.start = (np.arange(len(self.document)) - first[self.document]) * seq_length
+        self.size = np.minimum(sizes[self.document] - self.start, seq_length)
+        # A remainder takes the place in front of it, too; a piece of `seq_length` tokens is alone in its sample.
+        self.room = np.minimum(self.size + (self.start > 0), seq_length)
+
+    def __len__(self) -> int:
+        return len(self.document)
+
+    def __getitem__(self, piece: int) -> tuple[int, int, int]:
+        """Return the document of a piece, the place of its first token in the document, and the number of tokens."""
+        return int(self.document[piece]), int(self.start[piece]), int(self.size[piece])
 
 
 def pack(sizes: Array, documents: Array, seq_length: int) -> list[list[int]]:
     """Return samples of at most `seq_length` tokens: best-fit decreasing.
 
-    The documents are placed one by one, the longest first, each into the fullest sample with enough space left, or
-    into a new one. `sizes` are the tokens of each document of the corpus, at most `seq_length`.
+    The documents, or pieces of documents, are placed one by one, the longest first, each into the fullest sample with
+    enough space left, or into a new one. `sizes` are the tokens of each document of the corpus, at most `seq_length`.
     """
     samples: list[list[int]] = []
     left: list[int] = []
@@ -76,7 +125,10 @@ def document_mask(tokens: Any, end: int) -> Any:
     """Return which position attends to which [batch, 1, seq, seq, bool], for tokens [batch, seq].
 
     A document reaches from an `end` to the last token before the next: its tokens see it and those before them.
-    Megatron's --reset-attention-mask counts an `end` to the document before it instead.
+    Megatron's --reset-attention-mask counts an `end` to the document before it instead. Behind NO_TOKEN, a remainder
+    begins, which sees none of the tokens before it.
     """
-    document = (tokens == end).cumsum(-1)
+    begins = tokens == end
+    begins[:, 1:] |= tokens[:, :-1] == NO_TOKEN
+    document = begins.cumsum(-1)
     return (document[:, None, :, None] == document[:, None, None, :]).tril()

@@ -27,7 +27,7 @@ class DataConfig:
     packing: Literal["stream", "best-fit"] = setting(
         "stream",
         "stream: documents laid end to end are cut into samples, as for GPT-2; "
-        "best-fit: whole documents, which do not see one another",
+        "best-fit: whole documents, longer ones in pieces, which do not see one another",
     )
     train_tokens: int | None = setting(
         None, "length of the training [tokens]; one epoch without this, max_steps and num_train_epochs", ge=1

@@ -71,27 +71,34 @@ def special_ids(settings: PretrainConfig) -> tuple[int, int]:
 
 
 def sample_tokens(data: DataConfig, part: Concatenated) -> int:
-    """Return the tokens that a sample predicts; with best-fit packing, the mean of an epoch, rounded."""
+    """Return the tokens of a sample; with best-fit packing, the mean of an epoch, rounded."""
     if data.packing == "stream" or not len(part.sizes):
         return data.seq_length
     packed = PackedDocuments(part, data.seq_length, None, 0, 0)
-    return max(1, round(int(packed.sizes.sum(dtype=np.int64)) / len(packed)))
+    return max(1, round(int(part.sizes.sum(dtype=np.int64)) / len(packed)))
 
 
 def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concatenated) -> int:
     """Return the optimizer steps of a run on the training part: max_steps, or those of its length."""
-    engine, length = settings.engine, sample_tokens(settings.data, part)
+    engine, chosen = settings.engine, settings.data
     tokens = int(part.sizes.sum(dtype=np.int64))
-    if tokens <= length:
+    if tokens <= (chosen.seq_length if chosen.packing == "stream" else 0):
         raise CourseError(
             tr("the training part has {tokens} tokens, fewer than one sample of data.seq_length + 1 = {needed}; "
                "give more text, or a larger first share in data.split ({split})",
-               tokens=tokens, needed=length + 1, split=settings.data.split)
+               tokens=tokens, needed=chosen.seq_length + 1, split=chosen.split)
         )  # fmt: skip
     if engine.max_steps is not None:
         return engine.max_steps
-    wanted = settings.data.train_tokens or math.floor((engine.num_train_epochs or 1) * tokens) - 1
-    steps = wanted // (batch.total * length)
+    epochs = engine.num_train_epochs or 1
+    if chosen.packing == "best-fit" and not chosen.train_tokens:
+        packed = PackedDocuments(part, chosen.seq_length, None, engine.seed, 0)
+        wanted, length = math.floor(epochs * tokens), round(tokens / len(packed))
+        steps = packed.samples_in(epochs) // batch.total
+    else:
+        length = sample_tokens(chosen, part)
+        wanted = chosen.train_tokens or math.floor(epochs * tokens) - 1
+        steps = wanted // (batch.total * length)
     if steps < 1:
         raise CourseError(
             tr("{tokens} tokens of training are less than one step of {samples} samples · {length} tokens; "

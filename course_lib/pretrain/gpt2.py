@@ -14,14 +14,14 @@ from course_lib.errors import UsageError
 from course_lib.files import MARK
 from course_lib.language.words import tr
 from course_lib.pretrain import data
-from course_lib.pretrain.best_fit import document_mask
+from course_lib.pretrain.best_fit import NO_TOKEN, PackedDocuments, document_mask
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.settings import ResolvedBatch
 from course_lib.training.task import RunSamples, Task
 
-MASKED = -100  # label for positions that are excluded from the loss
+MASKED = NO_TOKEN  # label for positions that are excluded from the loss
 
 
 class Gpt2(Task):
@@ -85,7 +85,10 @@ class Gpt2(Task):
 
     @override
     def fingerprint(self) -> dict[str, Any]:
-        return {"inputs": data.fingerprint(self.settings.data.input)}
+        chosen, facts = self.settings.data, {"inputs": data.fingerprint(self.settings.data.input)}
+        long = int((self.splits.train.sizes > chosen.seq_length).sum())
+        # Earlier versions cut these documents and had other samples, so a run that one of them began is not resumed.
+        return facts | ({"split documents": long} if chosen.packing == "best-fit" and long else {})
 
     @override
     def resume_invariants(self, settings: PretrainConfig) -> dict[str, Any]:
@@ -116,12 +119,14 @@ class Gpt2(Task):
     @override
     def samples(self, number: int) -> RunSamples:
         settings, length = self.settings, data.sample_tokens(self.settings.data, self.splits.train)
+        train = data.dataset(settings, self.splits.train, number)
+        per_epoch = train.first_epoch if isinstance(train, PackedDocuments) else self.splits.train_tokens / length
         return RunSamples(
-            train=data.dataset(settings, self.splits.train, number),
+            train=train,
             validation=data.dataset(settings, self.splits.validation),
             test=data.dataset(settings, self.splits.test),
             tokens_per_sample=length,
-            samples_per_epoch=self.splits.train_tokens / length,
+            samples_per_epoch=per_epoch,
             flops_per_token=settings.model.flops_per_token(length),
             collate=collate,
         )
@@ -131,16 +136,27 @@ class Gpt2(Task):
         """Return the mean cross-entropy [nats per token] for {"tokens": ids [B, S + 1]}, MASKED where there is none."""
         from torch.nn.functional import cross_entropy
 
-        tokens = batch["tokens"]
-        labels = tokens[:, 1:]
-        if self.settings.data.mask_loss_at_eod:
-            labels = labels.masked_fill(tokens[:, :-1] == self.special_ids[1], MASKED)
-        # Padding is on the right, where no token attends to it, so any id will do.
-        inputs, mask = tokens[:, :-1].clamp(min=0), None
+        tokens, labels = batch["tokens"], self._labels(batch)
+        # No token attends to padding on the right or to the place before a remainder, so any id will do there.
+        inputs, mask = tokens[:, :-1], None
         if self.settings.data.packing == "best-fit":
             mask = document_mask(inputs, self.special_ids[1])
-        logits = model(input_ids=inputs, attention_mask=mask, use_cache=False).logits.float()
-        return cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=MASKED)
+        logits = model(input_ids=inputs.clamp(min=0), attention_mask=mask, use_cache=False).logits.float()
+        total = cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=MASKED, reduction="sum")
+        return total / self.targets(batch).clamp(min=1)
+
+    @override
+    def targets(self, batch: Any) -> Any:
+        return (self._labels(batch) != MASKED).sum()
+
+    def _labels(self, batch: Any) -> Any:
+        """Return the label at each position of the input [B, S]: the id of the next token, or MASKED."""
+        tokens = batch["tokens"]
+        # A token with no token before it is not predicted.
+        labels = tokens[:, 1:].masked_fill(tokens[:, :-1] == NO_TOKEN, MASKED)
+        if self.settings.data.mask_loss_at_eod:
+            labels = labels.masked_fill(tokens[:, :-1] == self.special_ids[1], MASKED)
+        return labels
 
 
 def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, Any]:

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints.compute import device
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, UsageError
+from course_lib.language.words import tr
 from course_lib.serving import reader
 from course_lib.serving.client import DTYPES
 from course_lib.serving.engine import Engine
-from course_lib.serving.repository import LOOPBACK, MODEL, OUTPUTS
+from course_lib.serving.repository import INPUTS, LOOPBACK, MODEL, OUTPUTS
 from course_lib.serving.request import Answer
 from course_lib.serving.scheduler import Request, Scheduler
 from course_lib.serving.tensors import outputs, rows_of, wants_log_probs
@@ -74,14 +75,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing for a request."""
 
     def _infer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        given = inputs(asked)
+        given, wanted = inputs(asked), wanted_outputs(asked)
         rows, engine = rows_of(given), self.server.scheduler.engine
         for row in rows:
             engine.check(row)
         future: Future[list[Answer]] = Future()
         request = Request(rows, wants_log_probs(given), future.set_result, future.set_exception)
         self.server.scheduler.submit([request])
-        wanted = {tensor["name"] for tensor in asked.get("outputs", [])} or {tensor.name for tensor in OUTPUTS}
         answered = outputs(given, rows, future.result(), engine.end_id)
         types = {tensor.name: tensor.dtype for tensor in OUTPUTS}
         found = [
@@ -92,8 +92,24 @@ class _Handler(BaseHTTPRequestHandler):
         return {"model_name": MODEL, "model_version": "1", "outputs": found}
 
 
+def wanted_outputs(asked: Mapping[str, Any]) -> set[str]:
+    """Return the names of the outputs that a request asks for, all if it names none, as Triton does."""
+    names = {tensor.name for tensor in OUTPUTS}
+    wanted = {tensor["name"] for tensor in asked.get("outputs", [])}
+    if unknown := sorted(wanted - names):
+        raise UsageError(
+            tr("outputs: {name}: no such output; allowed: {allowed}", name=unknown[0], allowed=", ".join(sorted(names)))
+        )
+    return wanted or names
+
+
 def inputs(asked: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the tensors of a request from its JSON, by name."""
+    given, required = {one["name"] for one in asked["inputs"]}, {one.name for one in INPUTS if not one.optional}
+    if unknown := sorted(given - {one.name for one in INPUTS}):
+        raise UsageError(tr("inputs: {name}: no such input", name=unknown[0]))
+    if missing := sorted(required - given):
+        raise UsageError(tr("inputs: {name}: missing", name=missing[0]))
     return {
         one["name"]: torch.from_numpy(np.array(one["data"], DTYPES[one["datatype"]]).reshape(one["shape"]))
         for one in asked["inputs"]

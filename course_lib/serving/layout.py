@@ -4,6 +4,7 @@ Each file contains only row-major, little-endian values, without a header. The e
 therefore all rely on this table. Symbols: V vocabulary size, P positions, H hidden size, I inner size, N ranks.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from math import prod
@@ -176,6 +177,40 @@ def total_bytes(config: FtConfig) -> int:
     """Return the bytes of all tensors' files."""
     shared, own = rank_bytes(config)
     return shared + own * config.ranks
+
+
+def native(path: str) -> str:
+    """Return a path with the characters by which this process names its bytes, which are UTF-8.
+
+    Triton's Python stub configures no locale, so that Python names other bytes than ASCII by surrogates (PEP 383): for
+    it, a folder of a Japanese name is not there. In any other process, this function changes nothing.
+    """
+    return os.fsdecode(path.encode("utf8", "surrogateescape"))
+
+
+def shown(text: str) -> str:
+    """Return a text in which paths may stand, with their characters instead of the surrogates of `native`."""
+    return text.encode("utf8", "surrogateescape").decode("utf8", "replace")
+
+
+def require_whole(folder: Path, config: FtConfig) -> None:
+    """Raise CourseError if a file that config.ini requires is missing or has the wrong size."""
+    for spec in tensors(config):
+        stored(folder, spec, config)
+
+
+def stored(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Path]:
+    """Return the files of a tensor. Raises CourseError if one is missing or has the wrong size."""
+    paths = [folder / native(name) for name in spec.files(config.ranks)]
+    for path in paths:
+        if not path.is_file():
+            raise CourseError(f"{path}: no such file")
+        if (size := path.stat().st_size) != spec.size(config):
+            raise CourseError(
+                f"{path}: {size:,} bytes, expected {spec.size(config):,} "
+                f"({list(spec.part(config.ranks))} of {config.dtype})"
+            )
+    return paths
 
 
 def find(path: Path) -> tuple[Path, int]:

@@ -87,16 +87,8 @@ def numbers(path: Path, dtype: NumberFormat) -> Tensor:
 
 def read(folder: Path, spec: TensorSpec, config: FtConfig) -> Tensor:
     """Return a tensor as stored, its parts joined. Raises CourseError if a file is missing or has the wrong size."""
-    shape, parts = spec.part(config.ranks), []
-    for name in spec.files(config.ranks):
-        path = folder / name
-        if not path.is_file():
-            raise CourseError(f"{path}: no such file")
-        if (size := path.stat().st_size) != spec.size(config):
-            raise CourseError(
-                f"{path}: {size:,} bytes, expected {spec.size(config):,} ({list(shape)} of {config.dtype})"
-            )
-        parts.append(numbers(path, config.dtype).view(shape))
+    shape = spec.part(config.ranks)
+    parts = [numbers(path, config.dtype).view(shape) for path in layout.stored(folder, spec, config)]
     return torch.cat(parts, spec.axis or 0)
 
 

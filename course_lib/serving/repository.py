@@ -82,17 +82,19 @@ def write(
 ) -> Path:
     """Write a model repository that serves a FasterTransformer folder, and return the model's folder in it.
 
+    Raises CourseError if a file of weights is missing or has the wrong size: NVIDIA's engine would run without it.
     Only the backend python, this course's reader, has instances and a queue. `weights` is the path to the weights as
     the server sees it, for example in a container.
     """
     weights_folder, ranks = layout.find(folder)
     config, _ = ini.read(weights_folder, ranks)
     require_other(folder, target)
+    layout.require_whole(weights_folder, config)
     text = pbtxt(config, backend, weights or str(weights_folder.resolve()), instances, queue)
     with atomic_folder(target) as inside:
         version = inside / MODEL / "1"
         version.mkdir(parents=True)
-        (inside / MODEL / "config.pbtxt").write_text(text)
+        (inside / MODEL / "config.pbtxt").write_text(text, encoding="utf8")
         # Triton requires a version folder; NVIDIA's backend reads the weights from another folder
         file, content = ("model.py", MODEL_PY) if backend == "python" else (".keep", "")
         (version / file).write_text(content)

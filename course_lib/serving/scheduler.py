@@ -8,11 +8,13 @@ this only for gRPC, where a deadline or a closed connection also cancels. It doe
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Condition, Thread
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, one_line
+from course_lib.language.words import tr
 from course_lib.serving.batch import Generation, TextBatch
 from course_lib.serving.engine import Engine
 from course_lib.serving.request import Answer, TextRequest
@@ -58,10 +60,15 @@ class Scheduler:
         self.thread.start()
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Queue valid requests, and return when none of their rows waits, so that the caller keeps further ones."""
+        """Queue valid requests, and return when none of their rows waits, so that the caller keeps further ones.
+
+        Raises CourseError if the thread has ended.
+        """
         for request in requests:
             request.generations = [self.engine.generation(row, request.log_probs) for row in request.rows]
         with self.changed:
+            if self.stopping:
+                raise CourseError(tr("the server is stopping"))
             self.requests += requests
             self.waiting += [generation for request in requests for generation in request.generations]
             self.changed.notify_all()
@@ -75,12 +82,34 @@ class Scheduler:
         self.thread.join()
 
     def _work(self) -> None:
+        """Answer requests until `stop`. After an error that is not one of a request, begin with an empty batch."""
+        while self._wait():
+            try:
+                self._answer()
+            # Nothing may end this thread: without it, the requests would wait forever.
+            except BaseException as error:
+                self._fail_all(error)
+
+    def _wait(self) -> bool:
+        """Wait for requests; return False if there are none and the thread is to end."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.requests or self.stopping)
+            return bool(self.requests)
+
+    def _fail_all(self, error: BaseException) -> None:
+        """Tell all requests that there is no answer."""
+        with self.changed:
+            failed, self.requests = self.requests, []
+            self.waiting.clear()
+            self.changed.notify_all()
+        for request in failed:
+            with suppress(Exception):
+                request.fail(_failed(error))
+
+    def _answer(self) -> None:
         batch, checked = TextBatch(self.engine.model), time.monotonic()
-        while True:
+        while self._wait():
             with self.changed:
-                self.changed.wait_for(lambda: self.requests or self.stopping)
-                if not self.requests:
-                    return
                 joining = [self.waiting.popleft() for _ in range(min(batch.free, len(self.waiting)))]
                 self.changed.notify_all()
             try:
@@ -112,5 +141,10 @@ class Scheduler:
         try:
             request.answer(answers())
         # For example, shared memory is full
-        except Exception as error:
-            request.fail(error)
+        except BaseException as error:
+            with suppress(Exception):
+                request.fail(error if isinstance(error, Exception) else _failed(error))
+
+
+def _failed(error: BaseException) -> CourseError:
+    return CourseError(tr("the model failed: {error}", error=one_line(error) or type(error).__name__))

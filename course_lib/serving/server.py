@@ -17,10 +17,11 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psutil
 
 from course_lib.errors import CourseError
 from course_lib.files import temporary_folder
@@ -37,9 +38,12 @@ TAKEN = mark("Address already in use")  # the system's word, which `tr` gets
 DRAIN = 30  # seconds that running requests have to finish when the server is stopped
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process receives when its parent dies
 MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
+# Triton's further interfaces, closed: with shared memory and the names that errors tell, a client could write into the
+# memory of the model's process (CVE-2025-23319, -23320, -23334). The value is a line break, which no header can have.
+CLOSED = "shared-memory,model-repository,trace,logging:course-closed=\n"
 NEEDS = (
     "pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64; Python 3.8 to 3.13), "
-    "or the container nvcr.io/nvidia/tritonserver:25.01-py3: docs/commands.md"
+    "or the container nvcr.io/nvidia/tritonserver:26.11-py3: docs/commands.md"
 )
 
 
@@ -61,11 +65,18 @@ class Server:
     metrics: str  # URL of the metrics in Prometheus' text format
     log: Path
     process: subprocess.Popen[bytes]
+    # the processes that run the model, once it is loaded
+    models: list[psutil.Process] = field(default_factory=list)
 
     def require_alive(self) -> None:
-        """Raise CourseError, with an excerpt from the log, if the server process has exited."""
+        """Raise CourseError, with an excerpt from the log, if the server or a process of the model has exited."""
         if (code := self.process.poll()) is not None:
             raise CourseError(tr("Triton ended with code {code}: {tail}", code=code, tail=tail(self.log)))
+        # Triton 2.51 stays ready then, and answers every request with an error.
+        for model in self.models:
+            if not _runs(model):
+                reason = mark("the model's process {pid} ended; the system kills it if memory runs out")
+                raise CourseError(tr(reason, pid=model.pid))
 
 
 @contextlib.contextmanager
@@ -100,11 +111,13 @@ def running(
         shared = f"course_{os.getpid()}_{secrets.token_hex(4)}_"
         command = [
             str(inside / "bin" / "tritonserver"),
-            f"--model-repository={work / 'models'}",
-            f"--backend-directory={work / 'backends'}",
+            # Relative to `work`, whose path may have characters that Python in the stub does not find (layout.native)
+            "--model-repository=models",
+            "--backend-directory=backends",
             *(f"--http-address={address}", f"--http-port={http}"),
             *(f"--grpc-address={address}", f"--grpc-port={grpc}"),
             *(f"--metrics-address={LOOPBACK}", f"--metrics-port={metrics}"),
+            *(f"--http-restricted-api={CLOSED}", f"--grpc-restricted-protocol={CLOSED}"),
             f"--exit-timeout-secs={DRAIN}",
             f"--backend-config=python,shm-region-prefix-name={shared}",
             f"--backend-config=python,stub-timeout-seconds={int(timeout)}",
@@ -113,6 +126,7 @@ def running(
         with open(log, "wb") as sink:
             process = subprocess.Popen(
                 command,
+                cwd=work,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -125,11 +139,21 @@ def running(
         server = Server(*places, log, process)
         try:
             _wait(server, timeout)
+            family = psutil.Process(process.pid).children(recursive=True)
+            server.models = [one for one in family if one.name() == STUB.name]
             yield server
         finally:
             _stop(process)
             for leftover in SHARED.glob(f"{shared}*"):
                 leftover.unlink(missing_ok=True)
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Return whether a process has not ended; Triton leaves one that ended as a zombie."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def serve(starting: contextlib.AbstractContextManager[Server]) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.errors import UsageError
+from course_lib.language.words import tr
 from course_lib.serving.repository import INPUTS, OUTPUTS
 from course_lib.serving.request import Answer, TextRequest, Word
 
@@ -22,12 +23,28 @@ def rows_of(tensors: Mapping[str, Tensor]) -> list[TextRequest]:
     batch = len(ids)
     numbers = {name: _numbers(name, tensor) for name, tensor in tensors.items() if name not in ("input_ids", *LISTS)}
     words = {name: _words(name, tensors[name]) if name in tensors else [()] * batch for name in LISTS}
+    _require_lengths(ids, numbers["input_lengths"])
     requested = []
     for index, (row, length) in enumerate(zip(ids, numbers["input_lengths"], strict=True)):
         own: dict[str, Any] = {FIELDS[name]: values[index] for name, values in numbers.items() if name in FIELDS}
         own |= {"bad_words": words["bad_words_list"][index], "stop_words": words["stop_words_list"][index]}
         requested.append(TextRequest(tuple(row[:length]), numbers["request_output_len"][index], **own))
     return requested
+
+
+def _require_lengths(ids: list[list[int]], lengths: list[int]) -> None:
+    """Raise UsageError if the lengths do not fit the ids: the longest row fills the tensor, the others are padded.
+
+    One column may be padding: it stands for no input, which a tensor cannot hold.
+    """
+    width, longest = len(ids[0]), max(lengths)
+    if longest > width or (longest < width and (longest or width > 1)):
+        raise UsageError(
+            tr(
+                "input_lengths: {longest} is not allowed; the longest row of input_ids has {width} ids",
+                longest=longest, width=width,
+            )
+        )  # fmt: skip
 
 
 def wants_log_probs(tensors: Mapping[str, Tensor]) -> bool:

@@ -20,6 +20,7 @@ from course_lib.checkpoints.compute import device
 from course_lib.errors import CourseError, UsageError
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
+from course_lib.serving.layout import native, shown
 from course_lib.serving.repository import FOLDER
 from course_lib.serving.request import Answer
 from course_lib.serving.scheduler import Request, Scheduler
@@ -33,9 +34,9 @@ class TritonPythonModel:
         """Load the folder named in the model's configuration, and start the thread that answers requests."""
         folder = json.loads(args["model_config"])["parameters"][FOLDER]["string_value"]
         try:
-            self.engine = Engine(reader.load(Path(folder), device=device()))
+            self.engine = Engine(reader.load(Path(native(folder)), device=device()))
         except CourseError as error:
-            raise pb_utils.TritonModelException(str(error)) from error
+            raise pb_utils.TritonModelException(shown(str(error))) from error
         self.scheduler = Scheduler(self.engine)
 
     def execute(self, arrived: Sequence[Any]) -> None:
@@ -47,7 +48,11 @@ class TritonPythonModel:
                 requests.append(self._read(request, sender))
             except Exception as error:
                 _fail(sender, error)
-        self.scheduler.submit(requests)
+        try:
+            self.scheduler.submit(requests)
+        except Exception as error:
+            for request in requests:
+                request.fail(error)
 
     def finalize(self) -> None:
         """Answer the remaining requests and stop the thread."""
@@ -80,6 +85,6 @@ def _fail(sender: Any, error: Exception) -> None:
         kind, message = pb_utils.TritonError.UNAVAILABLE, str(error)
     if isinstance(error, UsageError):
         kind = pb_utils.TritonError.INVALID_ARG
-    response = pb_utils.InferenceResponse(error=pb_utils.TritonError(message, kind))
+    response = pb_utils.InferenceResponse(error=pb_utils.TritonError(shown(message), kind))
     with suppress(Exception):
         sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

@@ -18,7 +18,7 @@ from typing import Any
 from course_lib.errors import CourseError, UsageError
 from course_lib.language.words import tr
 from course_lib.parallel import default_workers
-from course_lib.training import extensions, log, run_dir, worker
+from course_lib.training import environment, extensions, log, run_dir, worker
 from course_lib.training.monitor import PRINT, Monitor, OnMessage
 from course_lib.training.nodes import Nodes, find, gpus
 from course_lib.training.settings import ResolvedBatch, RunConfig
@@ -128,4 +128,6 @@ def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
         own["PDSH_SSH_ARGS_APPEND"] = f"{os.environ.get('PDSH_SSH_ARGS_APPEND', '')} {alive}"
     code = str(Path(__file__).parents[2])
     own["PYTHONPATH"] = os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")]))
-    return dict(os.environ) | own | extensions.build_environment()
+    variables = dict(os.environ)
+    environment.remove_settings(variables)
+    return variables | own | extensions.build_environment()

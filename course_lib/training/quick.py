@@ -17,8 +17,13 @@ def train(
     batches: Iterable[Sequence[Any]],
     settings: OptimizerConfig,
     steps: int,
+    targets: Callable[[Any], int] = lambda _: 1,
 ) -> list[float]:
-    """Train with AdamW and return each step's loss; `loss` is that of a micro-batch, `batches` has those of a step."""
+    """Train with AdamW and return each step's loss; `loss` is that of a micro-batch, `batches` has those of a step.
+
+    A step's loss is the mean over the targets of its micro-batches. `targets` returns the number of a micro-batch,
+    whose mean `loss` is; by default, all micro-batches have the same number.
+    """
     betas = settings.beta1, settings.beta2
     optimizer = torch.optim.AdamW(parameter_groups(model, settings.weight_decay), betas=betas, eps=settings.epsilon)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -26,8 +31,9 @@ def train(
     model.train()
     for step, micro_batches in zip(range(1, steps + 1), batches, strict=False):
         losses.append(0.0)
+        total = sum(map(targets, micro_batches))
         for micro_batch in micro_batches:
-            part = loss(micro_batch) / len(micro_batches)
+            part = loss(micro_batch) * (targets(micro_batch) / total)
             part.backward()  # type: ignore[no-untyped-call]
             losses[-1] += part.item()
         for group in optimizer.param_groups:

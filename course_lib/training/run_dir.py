@@ -155,7 +155,10 @@ def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[st
                 "resume it with its own settings, or start a new run in another engine.output_dir"
             )
     data = read_json(folder / DATA)
-    names = {"inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base"}
+    names = {
+        "inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base",
+        "split documents": "data.packing",
+    }  # fmt: skip
     for key, name in names.items():
         if data.get(key) != facts.get(key):
             raise UsageError(

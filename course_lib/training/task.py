@@ -87,7 +87,14 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, model: Any, batch: Any) -> Any:
-        """Return the mean loss of a micro-batch [nats], a tensor with one element."""
+        """Return the mean loss over the targets of a micro-batch [nats per token], a tensor with one element.
+
+        Without targets, the result may be any finite number.
+        """
+
+    @abstractmethod
+    def targets(self, batch: Any) -> Any:
+        """Return the number of targets, the tokens that `loss` is the mean over, a tensor with one element."""
 
     def reader_workers(self) -> int:
         """Return the number of processes that read samples for one rank."""

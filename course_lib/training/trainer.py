@@ -13,14 +13,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils.data import Subset
+from torch.utils.data import DataLoader, Subset
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_pt_utils import nested_gather
-from transformers.trainer_utils import IntervalStrategy
+from transformers.trainer_utils import EvalLoopOutput, IntervalStrategy
 
 from course_lib.checkpoints.safe_load import refusal
 from course_lib.errors import CourseError, UsageError
-from course_lib.training import checkpoint, extensions, interruptions, log, reshard
+from course_lib.training import checkpoint, environment, extensions, interruptions, log, reshard
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.events import emit
 from course_lib.training.freezing import digests, require_unchanged
@@ -35,8 +35,8 @@ class RunTrainer(Trainer):  # type: ignore[misc]
 
     optimizer: Any
     lr_scheduler: Any
-    # compute_loss returns the mean over a micro-batch.
-    loss_is_scaled_for_ga = False
+    # compute_loss divides by the targets of the whole step, so the Trainer does not divide by the accumulation steps.
+    loss_is_scaled_for_ga = True
 
     def __init__(self, task: Task, batch: ResolvedBatch, steps: int) -> None:
         """Connect the ranks, and build the model and the samples."""
@@ -51,9 +51,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         deepspeed.init_distributed()
         torch.manual_seed(arguments.seed)
         model, self.sets, engine = task.model(), task.samples(steps * batch.total), settings.engine
-        # samples that all ranks together process at a time
-        together = batch.total // batch.accumulation
-        held_out = first(self.sets.validation, engine.eval_iters * batch.total, together)
+        held_out = first(self.sets.validation, engine.eval_iters * batch.total)
         if held_out is None:
             arguments.eval_strategy = IntervalStrategy.NO
         super().__init__(
@@ -66,7 +64,7 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         )
         self.remove_callback(PrinterCallback)
         iterations = 10 * engine.eval_iters if engine.test_iters is None else engine.test_iters
-        self.test_dataset = first(self.sets.test, iterations * batch.total, together)
+        self.test_dataset = first(self.sets.test, iterations * batch.total)
         self.meter = log.Meter(
             tokens_per_step=batch.total * self.sets.tokens_per_sample,
             ranks=batch.total // batch.local,
@@ -89,14 +87,16 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         if self.test_dataset is not None and not self.stopped:
             self.evaluate(self.test_dataset, metric_key_prefix="test")
 
-    def prediction_step(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> tuple[Any, None, None]:
-        """Return the loss for a held-out batch as the Trainer expects it: (loss, None, None)."""
-        with torch.no_grad():
-            return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
+    def compute_loss(
+        self, model: nn.Module, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Return this micro-batch's part of the step's loss: the mean over the targets of all ranks' micro-batches.
 
-    def compute_loss(self, model: nn.Module, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
-        """Return the task's loss."""
-        loss: torch.Tensor = self.task.loss(model, inputs)
+        The parts of a rank are added. Their mean over the ranks, which DeepSpeed takes of the gradients and the Trainer
+        of the loss, is the step's loss, so a part is multiplied by the number of ranks.
+        """
+        share = self.task.targets(inputs) * self.args.world_size / num_items_in_batch
+        loss: torch.Tensor = self.task.loss(model, inputs) * share
         return loss
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
@@ -147,9 +147,15 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         return 0
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> Any:
-        """Return the micro-batches for one step, measuring the time to read them for the log."""
+        """Return the micro-batches for one step and the number of their targets over all ranks.
+
+        The time to read the micro-batches is measured for the log.
+        """
         with self.meter.reading():
-            return super().get_batch_samples(epoch_iterator, num_batches, device)
+            micro_batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        targets = sum(self.task.targets(micro_batch) for micro_batch in micro_batches).to(device)
+        dist.all_reduce(targets)
+        return micro_batches, targets
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Write one entry to the run log per interval. Other values of the Trainer go only to the trackers."""
@@ -165,8 +171,39 @@ class RunTrainer(Trainer):  # type: ignore[misc]
         else:
             super().log(logs, start_time)
 
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """Return the held-out micro-batches of this rank."""
+        samples = self.eval_dataset if eval_dataset is None else eval_dataset
+        return DataLoader(
+            samples,
+            batch_sampler=micro_batches_of_rank(
+                len(samples), self.batch.micro, self.args.process_index, self.args.world_size
+            ),
+            collate_fn=self.sets.collate,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+
+    def evaluation_loop(
+        self, dataloader: DataLoader[Any], description: str, *_: Any, metric_key_prefix: str = "eval", **__: Any
+    ) -> EvalLoopOutput:
+        """Return the mean loss over all targets of the held-out samples [nats per token] as the Trainer expects it."""
+        model, number = self.model_wrapped, len(dataloader.dataset)  # type: ignore[arg-type]
+        model.eval()
+        first_sample, together = self.args.process_index * self.batch.micro, self.args.world_size * self.batch.micro
+        # the sum of the losses and the number of targets
+        sums = torch.zeros(2, dtype=torch.float64, device=self.args.device)
+        for turn, inputs in enumerate(map(self._prepare_inputs, dataloader)):
+            with torch.no_grad():
+                loss, targets = self.task.loss(model, inputs).double(), self.task.targets(inputs)
+            # A rank without samples in the last turn computes along, because ZeRO stage 3 needs all ranks.
+            if first_sample + turn * together < number:
+                sums += torch.stack([loss * targets, targets.double()])
+        dist.all_reduce(sums)
+        return EvalLoopOutput(None, None, {f"{metric_key_prefix}_loss": (sums[0] / sums[1]).item()}, number)
+
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        """Evaluate as the base class does, and log the mean loss [nats]; the log's clock is stopped."""
+        """Evaluate as the base class does, and log the mean loss [nats per token]; the log's clock is stopped."""
         with self.meter.stopped():
             started = perf_counter()
             metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
@@ -235,7 +272,11 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
 def training_arguments(
     settings: RunConfig, batch: ResolvedBatch, steps: int, reader_workers: int = 0
 ) -> TrainingArguments:
-    """Return the Hugging Face TrainingArguments for a run. Also set environment variables for the trackers."""
+    """Return the Hugging Face TrainingArguments for a run.
+
+    Also set environment variables for the trackers, and remove those of Accelerate, which other nodes may have.
+    """
+    environment.remove_settings(os.environ)
     engine, precision = settings.engine, settings.precision
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(engine.output_dir / "tensorboard")
     os.environ["WANDB_DIR"] = str(engine.output_dir)
@@ -281,9 +322,19 @@ def training_arguments(
     )
 
 
-def first(samples: Any, number: int, together: int = 1) -> Any:
-    """Return `number` samples of a set, in whole batches of `together`: padding would count samples twice."""
+def first(samples: Any, number: int) -> Any:
+    """Return the first `number` samples of a set, or all if it has fewer; None if there are none."""
     if samples is None or not number:
         return None
-    count = min(number, len(samples))
-    return Subset(samples, range(count // together * together or count))
+    return Subset(samples, range(min(number, len(samples))))
+
+
+def micro_batches_of_rank(samples: int, micro: int, rank: int, ranks: int) -> list[list[int]]:
+    """Return the micro-batches of a rank as sample indices; each rank has the same number of them.
+
+    The ranks take turns, as in training. A rank without samples in the last turn gets the first micro-batch again.
+    """
+    batches = [[*range(at, min(at + micro, samples))] for at in range(0, samples, micro)]
+    turns = -(-len(batches) // ranks)
+    batches += [batches[0]] * (turns * ranks - len(batches))
+    return batches[rank::ranks]

@@ -31,11 +31,11 @@ def test_right_answers_are_those_of_greedy_generation(tmp_path, family):
     assert right(model.eval(), mixed, batch_size=2) == [True, False, False, False, True, True, True]
 
 
-def test_the_held_out_loss_is_the_mean_over_the_examples():
+def test_the_held_out_loss_is_the_mean_over_the_tokens_of_all_examples():
     table = torch.randn(7, 7, generator=torch.Generator().manual_seed(0))
     examples = [([1, 2, 3], [-100, 3, 4]), ([5], [6])]
     logs = table.log_softmax(-1)
-    expected = -((logs[2, 3] + logs[3, 4]) / 2 + logs[5, 6]) / 2
+    expected = -(logs[2, 3] + logs[3, 4] + logs[5, 6]) / 3
     assert held_out_loss(lambda ids: table[ids], examples) == pytest.approx(expected.item(), abs=1e-6)
     assert right(lambda ids: table[ids], examples) == [
         table[2].argmax() == 3 and table[3].argmax() == 4,

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from course_lib.command_line import serving as verbs
@@ -38,6 +39,37 @@ def test_without_triton_a_server_in_this_process_answers_the_same_tensors(folder
     assert answer["output_ids"].dtype == np.uint32 and answer["output_log_probs"].shape == (1, 1, 3)
     with pytest.raises(CourseError, match="no server answers"):
         client.Client(address).infer(sampled)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"outputs": [{"name": "output_ids"}, {"name": "logits"}]}, "outputs: logits: no such output; allowed: cum_"),
+        (
+            {"inputs": [{"name": "top_k", "shape": [1, 1], "datatype": "UINT32", "data": [1]}]},
+            "inputs: top_k: no such input",
+        ),
+        ({"inputs": []}, "inputs: input_ids: missing"),
+    ],
+)
+def test_without_triton_names_that_the_model_does_not_have_are_errors(
+    folder: Path, change: dict[str, Any], words: str
+) -> None:
+    """As Triton answers them: an unknown output would be left out of the answer, an unknown input have no effect."""
+    sent = {"input_ids": [5, 6], "input_lengths": [2], "request_output_len": [3]}
+    request: dict[str, Any] = {
+        "inputs": [
+            {"name": name, "shape": [1, len(data)], "datatype": "UINT32", "data": data} for name, data in sent.items()
+        ]
+    }
+    if change.get("inputs"):
+        change = {"inputs": [*request["inputs"], *change["inputs"]]}
+    with in_process_server.running(folder) as address:
+        url = f"http://{address}/v2/models/fastertransformer/infer"
+        refused = httpx.post(url, json=request | change)
+        assert refused.status_code == 400 and refused.json()["error"].startswith(words)
+        answered = httpx.post(url, json=request | {"outputs": [{"name": "sequence_length"}]})
+    assert [output["name"] for output in answered.json()["outputs"]] == ["sequence_length"]
 
 
 class Echo:

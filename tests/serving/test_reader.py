@@ -1,5 +1,8 @@
 """From an exported folder back to the model: the same logits, with every prefix, for any number of ranks."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,3 +113,39 @@ def test_parts_and_their_inverse(family: layout.Family, ranks: int, heads: int, 
         assert all(part.shape == spec.part(ranks) for part in parts), name
     values = torch.randn(length, 2 * config.hidden)
     assert torch.equal(weight_map.prefix_values(weight_map.prefix_stored(values, config)), values)
+
+
+@pytest.mark.parametrize("encoding", [("utf-8", "surrogateescape"), ("ascii", "surrogateescape")])
+def test_paths_of_a_process_without_a_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: tuple[str, str]
+):
+    """Triton's stub: Python decodes the bytes of paths as ASCII, and shows others as surrogates."""
+    monkeypatch.setattr(os, "fsdecode", lambda raw: raw.decode(*encoding))
+    path = layout.native("/日本/weights")
+    assert path.encode(*encoding) == "/日本/weights".encode()
+    assert layout.native("/plain") == "/plain" and layout.native(path) == path
+    assert layout.shown(f"{path}: no such folder") == "/日本/weights: no such folder"
+    assert layout.shown("temperature: 0 は不可") == "temperature: 0 は不可"
+
+
+def test_japanese_folders_and_task_names(tmp_path: Path):
+    """In a process in the locale C, as Triton's stub is."""
+    model = build("gpt2")
+    tasks = [as_task(name, values) for (_, values), name in zip(TASKS, ("要約", "平文", "無"), strict=True)]
+    export(save(model, tmp_path / "model"), tmp_path / "重み", 1, "fp32", tasks)
+    code = (
+        "import sys; from pathlib import Path; from course_lib.serving import layout, reader\n"
+        "assert sys.getfilesystemencoding() == 'ascii', sys.getfilesystemencoding()\n"
+        f"found = reader.load(Path(layout.native({str(tmp_path / '重み')!a})))\n"
+        "print(sum(float(one.sum()) for one in found.prefixes if one is not None))"
+    )
+    environment = os.environ | {
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONIOENCODING": "utf8",
+    }
+    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    expected = sum(float(values.sum()) for _, values in TASKS if values is not None)
+    assert float(said.stdout.split()[-1]) == pytest.approx(expected, rel=1e-6)

@@ -111,3 +111,36 @@ def test_limits_reach_triton(folder: Path, tmp_path: Path) -> None:
     found = parsed((model / "config.pbtxt").read_text())
     policy = found.dynamic_batching.default_queue_policy
     assert (found.instance_group[0].count, policy.max_queue_size, policy.timeout_action) == (3, 7, policy.REJECT)
+
+
+@pytest.mark.parametrize("backend", ["python", "fastertransformer"])
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("model.wte.bin", 7_679, "7,679 bytes, expected 7,680 \\(\\[60, 32\\] of fp32\\)"),
+        ("model.layers.1.attention.dense.weight.0.bin", 0, "0 bytes, expected 4,096"),
+        ("model.prefix_prompt.smile.weight.0.bin", None, "no such file"),
+        ("model.lm_head.weight.bin", 7_684, "7,684 bytes, expected 7,680"),
+    ],
+)
+def test_weights_that_are_not_whole_are_found_before_serving(
+    tmp_path: Path, backend: repository.Backend, name: str, size: int | None, words: str
+) -> None:
+    damaged = tiny.write(tmp_path / "damaged")
+    file = damaged / "1-gpu" / name
+    content = file.read_bytes()
+    file.unlink()
+    if size is not None:
+        file.write_bytes((content + bytes(8))[:size])
+    for attempt in (lambda: repository.write(damaged, tmp_path / "models", backend), lambda: serving(damaged)):
+        with pytest.raises(CourseError, match=f"^{file}: {words}"):
+            attempt()
+    assert not (tmp_path / "models").exists()
+    file.write_bytes(content)
+    assert repository.write(damaged, tmp_path / "models", backend).is_dir()
+
+
+def serving(folder: Path) -> None:
+    """Begin to serve; the weights are looked at before Triton starts."""
+    with server.running(folder):
+        raise AssertionError("it serves")

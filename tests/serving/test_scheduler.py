@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from course_lib.errors import CourseError
 from course_lib.serving import batch as batch_module
 from course_lib.serving import scheduler as scheduler_module
 from course_lib.serving.request import Answer, TextRequest
@@ -124,3 +125,76 @@ def test_stopping_answers_what_is_left() -> None:
     stopped.submit(list(requests))
     stopped.stop()
     assert all(future.done() for future in futures)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, error: BaseException) -> None:
+    """Let a function fail once, the first time it is called."""
+    real = getattr(place, name)
+
+    def once(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(place, name, real)
+        raise error
+
+    monkeypatch.setattr(place, name, once)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "error", "words"),
+    [
+        # what is not an Exception, in a step
+        (batch_module.TextBatch, "step", SystemExit("the device is lost"), "the model failed: the device is lost"),
+        # a batch that cannot be made
+        (scheduler_module, "TextBatch", MemoryError(), "the model failed: MemoryError"),
+        # a row that cannot leave the batch
+        (batch_module.TextBatch, "leave", KeyboardInterrupt("two\nlines"), "the model failed: two lines"),
+    ],
+)
+def test_the_thread_goes_on_after_any_error(
+    ours: Scheduler, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, error: BaseException, words: str
+) -> None:
+    """No request waits forever: those of the time get an error, later ones an answer."""
+    # the thread has made its batch already, so let it make another
+    if name == "TextBatch":
+        failing(monkeypatch, batch_module.TextBatch, "step", RuntimeError("a new batch"))
+    failing(monkeypatch, place, name, error)
+    pairs = [asked(LONG), asked(LONG, LONG)]
+    ours.submit([request for request, _ in pairs])
+    for _, future in pairs:
+        with pytest.raises(CourseError, match=f"^{words}$"):
+            future.result(timeout=60)
+    again, answer = asked(LONG)
+    ours.submit([again])
+    assert ids(answer.result(timeout=60)) == ids(ours.engine.run([LONG]))
+    assert ours.thread.is_alive() and not ours.requests and not ours.waiting
+
+
+def test_a_request_whose_client_cannot_be_asked_is_told(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_module, "CHECK", -1)
+
+    def broken() -> bool:
+        raise RuntimeError("no such client")
+
+    request, future = asked(LONG, cancelled=broken)
+    ours.submit([request])
+    with pytest.raises(CourseError, match="the model failed: no such client"):
+        future.result(timeout=60)
+    other, answer = asked(LONG)
+    ours.submit([other])
+    assert ids(answer.result(timeout=60)) == ids(ours.engine.run([LONG]))
+
+
+def test_a_request_that_takes_neither_answer_nor_error_hurts_no_other(ours: Scheduler) -> None:
+    def refuses(_: Any) -> None:
+        raise OSError("the client is gone")
+
+    other, future = asked(LONG)
+    ours.submit([Request([LONG], False, refuses, refuses), other])
+    assert ids(future.result(timeout=60)) == ids(ours.engine.run([LONG]))
+
+
+def test_a_scheduler_that_stops_takes_no_more_requests() -> None:
+    stopped = Scheduler(engine())
+    stopped.stop()
+    request, _ = asked(LONG)
+    with pytest.raises(CourseError, match="^the server is stopping$"):
+        stopped.submit([request])

@@ -2,21 +2,24 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import psutil
 import pytest
 from course_lib.command_line import serving as verbs
 from course_lib.errors import CourseError
-from course_lib.serving import client, server
+from course_lib.serving import client, reader, server
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
@@ -169,3 +172,68 @@ def test_texts_go_in_and_come_out(folder: Path, triton: server.Server) -> None:
     assert verbs.ask(prompts, folder=folder, task="1", url=triton.http, settings=five) == by_name
     (first,), (second,) = (each.texts for each in by_name)
     assert (first[:1], second[:1]) == ("あ", "か") and 3 < len(first) <= 8
+
+
+def test_japanese_folders_and_task_names_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a temporary folder, where the model repository is: the stub's Python knows no locale."""
+    names = dict(zip(("要約", "平文", "無し"), tiny.TASKS.values(), strict=True))
+    monkeypatch.setattr(tiny, "TASKS", names)
+    folder = tiny.write(tmp_path / "重み")
+    temporary = tmp_path / "一時"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    expected = Engine(reader.load(folder)).run([TextRequest((5, 6, 7), 8, 0)])[0].ids
+    with server.running(folder, threads=1) as running, contextlib.closing(Client(running.http)) as asked:
+        found = asked.infer(needed([5, 6, 7]) | {"prompt_learning_task_name_ids": 0})
+    assert texts(found) == [expected]
+
+
+def test_interfaces_that_no_client_of_ours_needs_are_closed(triton: server.Server) -> None:
+    """Triton 2.51 lets a client that may name shared memory write into the model's process (CVE-2025-23319)."""
+    url = f"http://{triton.http}/v2"
+    name = {"key": "course_shm", "offset": 0, "byte_size": 8}
+    answers = [
+        httpx.get(f"{url}/systemsharedmemory/status"),
+        httpx.post(f"{url}/systemsharedmemory/region/one/register", json=name),
+        httpx.post(f"{url}/systemsharedmemory/region/one/register", json=name, headers={"course-closed": ""}),
+        httpx.post(f"{url}/repository/index"),
+        httpx.post(f"{url}/repository/models/fastertransformer/unload"),
+        httpx.post(f"{url}/logging", json={"log_file": "/tmp/course-log"}),
+    ]
+    assert [answer.status_code for answer in answers] == [403] * len(answers)
+    assert httpx.get(f"{url}/models/fastertransformer").status_code == 200
+    assert httpx.get(f"{url}/models/fastertransformer/stats").status_code == 200
+
+
+def test_an_output_that_the_model_does_not_have_is_an_error(triton: server.Server) -> None:
+    inputs = [
+        {"name": name, "shape": [1, len(data)], "datatype": "UINT32", "data": data}
+        for name, data in {"input_ids": [5, 6], "input_lengths": [2], "request_output_len": [3]}.items()
+    ]
+    asked = {"inputs": inputs, "outputs": [{"name": "logits"}]}
+    answer = httpx.post(f"http://{triton.http}/v2/models/fastertransformer/infer", json=asked)
+    assert answer.status_code == 400 and "logits" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("length", [0, 2, 4])
+def test_lengths_that_are_not_those_of_the_ids_are_errors(asked: Client, length: int) -> None:
+    with pytest.raises(CourseError, match=f"input_lengths: {length} is not allowed; the longest row"):
+        asked.infer(needed([5, 6, 7]) | {"input_lengths": [[length]]})
+
+
+def test_course_serve_ends_if_the_models_process_is_killed(folder: Path) -> None:
+    """As by the system when memory runs out: Triton would stay ready, and answer each request with an error."""
+    options = ["--port", str(free_port()), "--threads", "1", "--quiet"]
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "course_lib.cli", "serve", str(folder), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert serving.stdout and "http://127.0.0.1" in serving.stdout.readline()
+    family = tree(serving.pid)[1:]
+    next(one for one in family if "stub" in one.name()).kill()
+    _, said = serving.communicate(timeout=LIMIT)
+    assert serving.returncode == 1 and gone(family)
+    assert re.search(r"the model's process \d+ ended; the system kills it if memory runs out\n$", said), said
+    assert "Traceback" not in said

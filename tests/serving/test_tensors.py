@@ -74,3 +74,39 @@ def test_probabilities_come_only_if_asked_for() -> None:
     assert found["output_log_probs"].tolist() == [[[-0.5, 0, 0, 0]], [[-1.0, -0.25, 0, 0]]]
     quiet = request(is_return_log_probs=[False, True])  # the first row decides
     assert "cum_log_probs" not in outputs(quiet, rows_of(quiet), answers, 2)
+
+
+@pytest.mark.parametrize(
+    ("ids", "lengths", "longest"),
+    [
+        ([[5, 6, 7]], [4], 4),
+        ([[5, 6, 7]], [2], 2),
+        ([[5, 6, 7]], [0], 0),
+        ([[5, 6, 7], [8, 9, 0]], [2, 2], 2),
+        ([[5, 6, 7], [8, 9, 0]], [3, 4], 4),
+        ([[5, 6, 7]], [2**32 - 1], 2**32 - 1),
+    ],
+)
+def test_lengths_that_are_not_those_of_the_ids_are_refused(
+    ids: list[list[int]], lengths: list[int], longest: int
+) -> None:
+    """Otherwise ids would be dropped, or missing ones be taken for the text's end, without a word."""
+    given = request(input_ids=ids, input_lengths=lengths, request_output_len=[[1]] * len(ids))
+    with pytest.raises(UsageError) as error:
+        rows_of(given)
+    assert str(error.value) == f"input_lengths: {longest} is not allowed; the longest row of input_ids has 3 ids"
+
+
+@pytest.mark.parametrize(
+    ("ids", "lengths", "rows"),
+    [
+        ([[5, 6, 7], [8, 9, 0]], [3, 0], [(5, 6, 7), ()]),
+        ([[0]], [0], [()]),
+        ([[0], [4]], [0, 1], [(), (4,)]),
+    ],
+)
+def test_shorter_rows_are_padded_and_no_input_is_one_column(
+    ids: list[list[int]], lengths: list[int], rows: list[tuple[int, ...]]
+) -> None:
+    given = request(input_ids=ids, input_lengths=lengths, request_output_len=[[1]] * len(ids))
+    assert [row.ids for row in rows_of(given)] == rows
