@@ -63,6 +63,9 @@ class _Content(TypedDict, total=False):
     seconds: float
 
 
+_CONTENT = TypeAdapter(_Content)
+
+
 @dataclass(frozen=True)
 class State:
     """The state of a product, as shown by `course status`. The reason is in the reader's language."""
@@ -115,7 +118,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """
     loaded = unmarked.json_of(folder / MANIFEST)
     try:
-        TypeAdapter(_Content).validate_python(loaded, strict=True)
+        _CONTENT.validate_python(loaded, strict=True)
     except ValidationError:
         return None
     return loaded if all(map(_is_inside, loaded["outputs"])) else None
