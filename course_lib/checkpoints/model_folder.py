@@ -15,6 +15,8 @@ from course_lib.files import read_json
 from course_lib.language.words import tr
 
 CONFIG = "config.json"
+# A model may have this many times the numbers in its files, such as a copy of the embedding as the output layer.
+SURPLUS = 3
 SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
@@ -52,7 +54,7 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
     """Load a model in eval mode with `model_class.from_pretrained`; no weight may be missing, unknown or not finite."""
-    files = weight_files.files(folder)
+    _require_plausible(model_class, folder, config)
     # transformers silently ignores a damaged generation_config.json and so loses the end-of-text token.
     check_settings(folder)
     options |= {"config": config, "local_files_only": True, "ignore_mismatched_sizes": True}
@@ -61,11 +63,9 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
             model, found = model_class.from_pretrained(folder, output_loading_info=True, **options)
     # A damaged folder can raise any exception.
     except Exception as error:
-        # Read the files again one by one, so that the error names the damaged file.
-        for path in files:
-            weight_files.weights(path)
-        if files[0].suffix != ".safetensors":
-            problem = f"{files[0]}: a pickle that transformers does not load"
+        file = weight_files.files(folder)[0]
+        if file.suffix != ".safetensors":
+            problem = f"{file}: a pickle that transformers does not load"
             raise CourseError(weight_files.unread(problem)) from error
         raise CourseError(f"{folder}: not readable as a model: {one_line(error)}") from error
     if missing := sorted(found["missing_keys"]):
@@ -79,6 +79,30 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
     for name, parameter in model.named_parameters():
         weight_files.require_finite(folder, name, parameter)
     return model.eval()
+
+
+def _require_plausible(model_class: Any, folder: Path, config: Any) -> None:
+    """Raise CourseError if a folder's weights are no floats, or far fewer numbers than config.json asks for.
+
+    transformers would convert integers, and would make room for every size in config.json before it reads the weights.
+    """
+    stored = weight_files.by_name(folder)
+    for name, tensor in stored.items():
+        weight_files.require_float(folder, name, tensor)
+    layers = getattr(config, "num_hidden_layers", 0)
+    if not isinstance(layers, int) or layers > len(stored):
+        raise CourseError(f"{folder}: {CONFIG} says {layers!r} layers, the weights are {len(stored)} tensors")
+    try:
+        # `from_config` is that of AutoModelForCausalLM.
+        create = getattr(model_class, "from_config", model_class)
+        with torch.device("meta"), quiet():
+            wanted = sum(parameter.numel() for parameter in create(config).parameters())
+    except Exception as error:
+        raise CourseError(f"{folder / CONFIG}: not readable as a model: {one_line(error)}") from error
+    found = sum(tensor.numel() for tensor in stored.values())
+    # Where less is missing, the loader names the weights.
+    if wanted > SURPLUS * found:
+        raise CourseError(f"{folder}: {CONFIG} describes {wanted:,} parameters, the weights hold {found:,}")
 
 
 def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:

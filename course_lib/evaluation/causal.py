@@ -70,7 +70,7 @@ class FolderScorer(CausalScorer):
     def __init__(self, generator: Generator, prefix: Prefix | None = None) -> None:
         """Take the model and the codec of a generator, and the prefix before every text."""
         if prefix is not None:
-            prefix.require(generator.shape, "" if generator.any_base or not prefix.base else generator.digest)
+            generator.require(prefix)
         self.generator, self.own_prefix = generator, prefix
         codec, values = generator.codec, None if prefix is None else prefix.values
         decode = partial(codec.continuation, [])

@@ -47,6 +47,8 @@ class Generator:
         self.codec = load_codec(folder)
         model = model_folder.load_model(folder)
         self.folder, self.any_base = folder, any_base
+        # Digests of this base that prefixes recorded.
+        self.digests: set[str] = set()
         self.device = torch.device(compute.device())
         self.model = model.to(self.device)
         end = model_folder.end_id(model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
@@ -68,10 +70,12 @@ class Generator:
         """The shape of the model's prefixes."""
         return Shape.of(frozen_base.read_config(self.folder))
 
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the model's weights, computed once and only if a prefix names its base model."""
-        return frozen_base.digest(self.folder)
+    def require(self, prefix: Prefix) -> None:
+        """Raise CourseError if a prefix does not belong to the model; its base is read only if the prefix names one."""
+        known = self.any_base or not prefix.base or prefix.base in self.digests
+        base = "" if known else frozen_base.digest(self.folder, prefix.base)
+        prefix.require(self.shape, base)
+        self.digests.add(base)
 
     def generate(
         self,
@@ -87,7 +91,7 @@ class Generator:
         settings = settings or GenerateConfig()
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
         for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
-            prefix.require(self.shape, "" if self.any_base or not prefix.base else self.digest)
+            self.require(prefix)
         limit, requests = getattr(self.model.config, "max_position_embeddings", None), []
         for index, (prompt, own) in enumerate(zip(prompts, prefixes, strict=True)):
             ids, values = self.codec.encode(prompt), own.values if own else None

@@ -11,6 +11,7 @@ import yaml
 from huggingface_hub import ModelCard, ModelCardData
 from transformers import AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
 
+from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.deepspeed_shards import Weights, read_weights
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
@@ -170,7 +171,10 @@ def _complete(shape: CausalConfig, padding: int | None) -> None:
 
 def _build(shape: CausalConfig, weights: Weights, dtype: torch.dtype, source: Path) -> CausalModel:
     """Build the model on the CPU."""
-    tensors = {name: tensor.contiguous().to(dtype) for name, tensor in weights.tensors.items()}
+    tensors = {
+        name: weight_files.converted(source, name, tensor.contiguous(), dtype)
+        for name, tensor in weights.tensors.items()
+    }
     if shape.tie_word_embeddings:
         tensors.setdefault(HEAD, tensors[BY_MODEL_TYPE[shape.model_type].embedding])
     with torch.device("meta"):

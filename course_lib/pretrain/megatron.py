@@ -19,7 +19,7 @@ from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH, torch_name
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
-from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
+from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint, require_copy
 
 SHARD = 5_000_000_000  # maximum bytes of weights in one safetensors file
 # Maximum number of tensor ranks that the vocabulary of a merged checkpoint may have been padded for.
@@ -57,7 +57,10 @@ def convert(
             _use_tokenizer(source, config, tokenizer)
         # With Megatron's --embedding-weights-in-fp32, the layers have a narrower dtype than the embedding.
         config.dtype = TORCH[dtype] if dtype else source.ranks[0][WORDS].dtype
-        weights = ((name, value.to(config.dtype)) for name, value in gpt2_weights(source, config, padded))
+        weights = (
+            (name, weight_files.converted(source.folder, name, value, config.dtype))
+            for name, value in gpt2_weights(source, config, padded)
+        )
         parameters = weight_files.write(weights, folder, SHARD)
         config.save_pretrained(folder)
         GenerationConfig.from_model_config(config).save_pretrained(folder)
@@ -162,4 +165,8 @@ def _merged(source: Checkpoint, name: str, dim: int | None, size: tuple[int, ...
             raise CourseError(
                 f"{source.folder}: {name} of rank {rank} has shape {tuple(value.shape)}, expected {expected}"
             )
-    return values[0] if dim is None else torch.cat(values, dim)
+    if dim is not None:
+        return torch.cat(values, dim)
+    for rank, value in enumerate(values):
+        require_copy(source.folder, name, f"tensor rank {rank}", values[0], value)
+    return values[0]

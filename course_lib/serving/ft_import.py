@@ -118,5 +118,6 @@ def _weights(found: FtFolder, tied: bool) -> Iterator[tuple[str, Tensor]]:
     with progress(layout.total_bytes(found.config), "B", "import") as bar:
         for name, tensor in reader.weights(found):
             bar.update(tensor.nbytes)
+            weight_files.require_finite(found.path, name, tensor)
             if not (tied and name == "lm_head.weight"):
                 yield weight_map.full(name, found.config.family), tensor

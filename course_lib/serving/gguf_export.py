@@ -127,7 +127,8 @@ def _tensors(model: Any, rows: int) -> Iterator[tuple[str, Tensor]]:
     heads, hidden = config.num_attention_heads, config.hidden_size
     names = gguf.get_tensor_name_map(ARCHITECTURES[config.model_type], config.num_hidden_layers)
     weights = model.state_dict()
-    if config.model_type == "gpt2" and config.tie_word_embeddings:
+    # llama.cpp takes the embedding as the output layer of a GPT-2 that has none; a GPT-NeoX always has one.
+    if config.model_type == "gpt2" and torch.equal(weights["lm_head.weight"], weights["transformer.wte.weight"]):
         del weights["lm_head.weight"]
     for name, value in weights.items():
         found = names.get_name(name, (".weight", ".bias"))
