@@ -11,13 +11,13 @@ from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenizer, is_sentencepiece
 from course_lib.checkpoints.tokenizer_files import require_tokenizer
 from course_lib.errors import CourseError, one_line
-from course_lib.files import read_json
+from course_lib.files import read_json, write_json
 from course_lib.language.words import tr
 
-CONFIG = "config.json"
+CONFIG, GENERATION = "config.json", "generation_config.json"
 # A model may have this many times the numbers in its files, such as a copy of the embedding as the output layer.
 SURPLUS = 3
-SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+SETTINGS = (GENERATION, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
 def check_settings(folder: Path) -> None:
@@ -121,7 +121,19 @@ def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
         raise CourseError(f"{folder}: not readable as a tokenizer: {one_line(error)}") from error
 
 
-def end_id(*candidates: Any) -> int | None:
-    """Return the first eos_token_id that is set, and the first one of a list; None if there is none."""
-    given = (ids[0] if isinstance(ids, list) else ids for ids in candidates if ids not in (None, []))
-    return next(map(int, given), None)
+def end_ids(*candidates: Any) -> list[int]:
+    """Return the ids of the first eos_token_id that is set, each of which ends a text; empty if there is none."""
+    given = (ids if isinstance(ids, list) else [ids] for ids in candidates if ids not in (None, []))
+    return list(map(int, next(given, [])))
+
+
+def generation_defaults(folder: Path) -> dict[str, Any]:
+    """Return the content of generation_config.json in a model or tokenizer folder; empty if there is none."""
+    path = folder / GENERATION
+    return read_json(path) if path.is_file() else {}
+
+
+def copy_generation_defaults(model: Path, target: Path) -> None:
+    """Write the generation_config.json of a model folder, or what its config.json has for it, beside a tokenizer."""
+    ends = {"eos_token_id": read_json(model / CONFIG).get("eos_token_id")}
+    write_json(target / GENERATION, generation_defaults(model) or ends)

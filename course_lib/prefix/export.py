@@ -57,6 +57,8 @@ def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], tar
         for name, parameter in model.named_parameters():
             value = weight_files.converted(run, name, tensors[f"base.{name}"], parameter.dtype)
             parameter.copy_(value)
+    # The samples that it learned have nothing before them, other than the documents of a base (text_codec.py).
+    model.generation_config.bos_token_id = model.config.bos_token_id
     with run_dir.export_folder(run, target) as folder:
         with quiet():
             model.save_pretrained(folder)

@@ -62,7 +62,7 @@ Nothing but the loss was measured.
 # The first lines of a card, if the tokenizer takes prepared text.
 WARNING = """**Do not send raw text to another server** (vLLM, llama.cpp): its tokenizer can give wrong tokens, without
 an error. Send token ids, for example `prompt_token_ids` in vLLM, made with
-`course_lib.subword.folder.load(FOLDER).encode(text)`.
+`course_lib.pretrain.text_codec.load(FOLDER).prompt(text)`.
 
 """
 PREPARED = """The tokenizer expects text that is normalized and segmented as its training text was, which
@@ -73,7 +73,8 @@ it back:
 course generate {name} 早稲田大学で
 ```
 
-With `transformers` alone, prepare the prompt first; what comes back needs nothing:
+With `transformers` alone, prepare the prompt first, and put the token before it that precedes every document in
+training; what comes back needs nothing:
 
 ```python
 from pathlib import Path
@@ -83,7 +84,8 @@ from transformers import pipeline
 
 prompt = folder.load(Path("{name}")).prepare("早稲田大学で")
 generator = pipeline("text-generation", "{name}")
-print(generator(prompt, return_full_text=False)[0]["generated_text"])
+begin = generator.tokenizer.eos_token
+print(generator(begin + prompt, return_full_text=False)[0]["generated_text"])
 ```
 """
 PLAIN = """```python

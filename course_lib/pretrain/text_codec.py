@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.checkpoints.model_folder import load_tokenizer
+from course_lib.checkpoints.model_folder import end_ids, generation_defaults, load_tokenizer
 from course_lib.japanese import normalize
 from course_lib.subword import folder as tokenizers
 from course_lib.subword.folder import Codec
@@ -26,6 +26,8 @@ class TextCodec:
     tokenizer: Any  # the transformers tokenizer
     codec: Codec | None  # the course codec, or None if the folder has no preparation.json
     line_break: str = "\n"  # how the tokenizer writes a line break
+    opening: tuple[int, ...] = ()  # the ids that precede each text of a base that the course trained on documents
+    ends: tuple[int, ...] = ()  # the ids that end a text; empty if the folder names none
 
     def __len__(self) -> int:
         """Return the number of tokenizer entries; the model's vocabulary size can be larger."""
@@ -48,6 +50,11 @@ class TextCodec:
         text = text.replace("\n", self.line_break)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
+    def prompt(self, text: str) -> list[int]:
+        """Return the token ids that a model without a prefix reads before it continues a raw text."""
+        begin = [] if self.begin is None else [self.begin]
+        return [*self.opening, *self.encode(text)] or begin
+
     def decode(self, ids: list[int]) -> str:
         """Return the text for a list of token ids."""
         if self.codec:
@@ -68,4 +75,10 @@ def load(folder: Path) -> TextCodec:
     """Load the TextCodec for a model or tokenizer folder."""
     tokenizer = load_tokenizer(folder)
     codec = tokenizers.load(folder) if (folder / "preparation.json").is_file() else None
-    return TextCodec(tokenizer, codec, LINE_BREAK if LINE_BREAK in tokenizer.get_vocab() else "\n")
+    line_break = LINE_BREAK if LINE_BREAK in tokenizer.get_vocab() else "\n"
+    defaults = generation_defaults(folder)
+    ends = end_ids(defaults.get("eos_token_id"), tokenizer.eos_token_id)
+    # `course export` writes that a document begins with the end of the one before it; so do others, such as the GPT-2
+    # of OpenAI, whose prompts have nothing before them.
+    ours = codec is not None and defaults.get("bos_token_id") == defaults.get("eos_token_id") == tokenizer.eos_token_id
+    return TextCodec(tokenizer, codec, line_break, tuple(ends[:1]) if ours else (), tuple(ends))

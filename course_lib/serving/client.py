@@ -76,14 +76,16 @@ def ask(
     Byte tokens that form no character are dropped: the server, which does not know the tokenizer, can choose them.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
-    response = client.infer(tensors(rows, codec, settings, task))
-    end, table = codec.tokenizer.eos_token_id, byte_tokens.of_tokenizer(codec.tokenizer)
+    # As in `course generate`, only a base without a prefix has something before a text.
+    opening = codec.opening if task is None else ()
+    response = client.infer(tensors([[*opening, *row] for row in rows], codec, settings, task))
+    ends, table = codec.ends or (codec.tokenizer.eos_token_id,), byte_tokens.of_tokenizer(codec.tokenizer)
     answers = []
     # The tensors have an axis of beams, of which there is one
     texts = zip(prompts, rows, response["output_ids"][:, 0], response["sequence_length"][:, 0], strict=True)
     for prompt, row, ids, length in texts:
-        new = before_end(ids[len(row) : length].tolist(), end)
-        answers.append(decode(codec, prompt, row, [table.whole(new)], end))
+        new = before_end(ids[len(opening) + len(row) : length].tolist(), *ends)
+        answers.append(decode(codec, prompt, row, [table.whole(new)], *ends))
     return answers
 
 
@@ -98,9 +100,13 @@ def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, tas
     for tensor in INPUTS:
         if tensor.field and hasattr(settings, tensor.field):
             request[tensor.name] = getattr(settings, tensor.field)
-    for name, words in (("bad_words_list", settings.bad_words), ("stop_words_list", settings.stop_words)):
+    bad, stop = ([tuple(codec.encode(word)) for word in words] for words in (settings.bad_words, settings.stop_words))
+    # The server's model has one end of a text.
+    if len(codec.ends) > 1:
+        stop += [(end,) for end in codec.ends]
+    for name, words in (("bad_words_list", bad), ("stop_words_list", stop)):
         if words:
-            request[name] = word_list([[tuple(codec.encode(word)) for word in words]] * len(ids))
+            request[name] = word_list([words] * len(ids))
     if task is not None:
         request["prompt_learning_task_name_ids"] = task
     return request

@@ -17,7 +17,7 @@ import torch
 from ctranslate2.converters.transformers import GPT2Loader, GPTNeoXLoader
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.model_folder import end_id
+from course_lib.checkpoints.model_folder import copy_generation_defaults, end_ids
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
@@ -59,7 +59,8 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         require_plain(config, source)
         tokens = {number: token for token, number in tokenizer.get_vocab().items()}
         names = [tokens.get(row) for row in range(config.vocab_size)]
-        end = end_id(model.generation_config.eos_token_id, tokenizer.eos_token_id)
+        ends = end_ids(model.generation_config.eos_token_id, tokenizer.eos_token_id)
+        end = next((end for end in ends if end < config.vocab_size), None)
         if end not in tokens:
             raise CourseError(f"{source}: names no end-of-text token (eos_token_id {end})")
         try:
@@ -81,6 +82,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         copy_tokenizer(source, folder, config.max_position_embeddings)
+        copy_generation_defaults(source, folder)
         record = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,

@@ -18,7 +18,8 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.tokenizer_files import copy_tokenizer
+from course_lib.checkpoints.model_folder import GENERATION
+from course_lib.checkpoints.tokenizer_files import copy_present, copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import UsageError
 from course_lib.files import atomic_folder, require_other, write_json
@@ -87,6 +88,8 @@ def import_folder(source: Path, target: Path, tokenizer: Path | None = None, giv
         GenerationConfig.from_model_config(shape).save_pretrained(folder)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, shape.max_position_embeddings)
+            # Of an export by this course: all ends of a text, and what precedes it.
+            copy_present(tokenizer, folder, [GENERATION])
         digest = frozen_base.digest(folder)
         if digest == found.conversion.get("sha256_of_weights"):
             notes.append(f"the same weights, bit for bit, as {found.conversion.get('source')} before its export")

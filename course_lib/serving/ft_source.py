@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.checkpoints.model_folder import end_id
+from course_lib.checkpoints.model_folder import end_ids, generation_defaults
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models import frozen_base
@@ -46,7 +46,8 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
     """Return a model's FasterTransformer configuration on `ranks` ranks; `name` None is the folder name."""
     hf = read_config(folder)
     require_plain(hf, folder)
-    end = end_id(hf.eos_token_id)
+    ends = end_ids(generation_defaults(folder).get("eos_token_id"), hf.eos_token_id)
+    end = next((end for end in ends if end < hf.vocab_size), None)
     if end is None:
         raise CourseError(f"{folder / 'config.json'}: eos_token_id is not set; the engine needs an end-of-text token")
     common = {
@@ -64,6 +65,8 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
     tied = bool(hf.tie_word_embeddings) and BY_MODEL_TYPE[hf.model_type].head not in frozen_base.weights(folder)
     create = _neox if hf.model_type == "gpt_neox" else _gpt2
     origin = create(hf, common, corrections, tied)
+    if len(ends) > 1:
+        origin.notes.append(f"the engine ends a text at {end} only; `course ask` sends {ends} as stop words")
     key, activation = next(iter(origin.lacks.items()))
     if activation not in TANH_GELU and not (activation == "relu" and origin.config.activation):
         effect = "small differences" if activation == "gelu" else "different output"
