@@ -133,7 +133,22 @@ def generation_defaults(folder: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def copy_generation_defaults(model: Path, target: Path) -> None:
-    """Write the generation_config.json of a model folder, or what its config.json has for it, beside a tokenizer."""
-    ends = {"eos_token_id": read_json(model / CONFIG).get("eos_token_id")}
-    write_json(target / GENERATION, generation_defaults(model) or ends)
+def opening_id(folder: Path) -> int | None:
+    """Return the id before each text of a model that `course export` wrote, or None.
+
+    Its generation_config.json begins a text with the end of the one before it, as in training; in config.json, the
+    begin of a text is that of the tokenizer. Other models, such as OpenAI's GPT-2, have one id for both in both files.
+    """
+    defaults = generation_defaults(folder)
+    config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    begin = defaults.get("bos_token_id")
+    is_end = isinstance(begin, int) and begin == defaults.get("eos_token_id") != config.get("bos_token_id")
+    return begin if is_end else None
+
+
+def write_generation_ids(model: Path, target: Path) -> None:
+    """Write a generation_config.json with what ends a text of a model folder, and what precedes it, if anything."""
+    ends = generation_defaults(model).get("eos_token_id") or read_json(model / CONFIG).get("eos_token_id")
+    opening = opening_id(model)
+    ids = {"eos_token_id": ends} | ({} if opening is None else {"bos_token_id": opening})
+    write_json(target / GENERATION, ids)

@@ -73,19 +73,19 @@ it back:
 course generate {name} 早稲田大学で
 ```
 
-With `transformers` alone, prepare the prompt first, and put the token before it that precedes every document in
-training; what comes back needs nothing:
+With `transformers` alone, let the course's codec make the ids: they begin with the token that precedes every document
+in training, and what comes back needs nothing:
 
 ```python
 from pathlib import Path
 
-from course_lib.subword import folder
-from transformers import pipeline
+import torch
+from course_lib.pretrain import text_codec
+from transformers import AutoModelForCausalLM
 
-prompt = folder.load(Path("{name}")).prepare("早稲田大学で")
-generator = pipeline("text-generation", "{name}")
-begin = generator.tokenizer.eos_token
-print(generator(begin + prompt, return_full_text=False)[0]["generated_text"])
+codec, model = text_codec.load(Path("{name}")), AutoModelForCausalLM.from_pretrained("{name}")
+ids = codec.prompt("早稲田大学で")
+print(codec.decode(model.generate(torch.tensor([ids]))[0, len(ids) :].tolist()))
 ```
 """
 PLAIN = """```python

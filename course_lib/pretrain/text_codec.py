@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.checkpoints.model_folder import end_ids, generation_defaults, load_tokenizer
+from course_lib.checkpoints.model_folder import end_ids, generation_defaults, load_tokenizer, opening_id
 from course_lib.japanese import normalize
 from course_lib.subword import folder as tokenizers
 from course_lib.subword.folder import Codec
@@ -76,9 +76,6 @@ def load(folder: Path) -> TextCodec:
     tokenizer = load_tokenizer(folder)
     codec = tokenizers.load(folder) if (folder / "preparation.json").is_file() else None
     line_break = LINE_BREAK if LINE_BREAK in tokenizer.get_vocab() else "\n"
-    defaults = generation_defaults(folder)
-    ends = end_ids(defaults.get("eos_token_id"), tokenizer.eos_token_id)
-    # `course export` writes that a document begins with the end of the one before it; so do others, such as the GPT-2
-    # of OpenAI, whose prompts have nothing before them.
-    ours = codec is not None and defaults.get("bos_token_id") == defaults.get("eos_token_id") == tokenizer.eos_token_id
-    return TextCodec(tokenizer, codec, line_break, tuple(ends[:1]) if ours else (), tuple(ends))
+    ends = end_ids(generation_defaults(folder).get("eos_token_id"), tokenizer.eos_token_id)
+    opening = (opening_id(folder),) if codec and opening_id(folder) == tokenizer.eos_token_id else ()
+    return TextCodec(tokenizer, codec, line_break, opening, tuple(ends))

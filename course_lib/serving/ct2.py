@@ -17,7 +17,7 @@ import torch
 from ctranslate2.converters.transformers import GPT2Loader, GPTNeoXLoader
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.model_folder import copy_generation_defaults, end_ids
+from course_lib.checkpoints.model_folder import end_ids, write_generation_ids
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
@@ -82,7 +82,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         copy_tokenizer(source, folder, config.max_position_embeddings)
-        copy_generation_defaults(source, folder)
+        write_generation_ids(source, folder)
         record = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.model_folder import copy_generation_defaults
+from course_lib.checkpoints.model_folder import write_generation_ids
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
@@ -90,7 +90,7 @@ def export(
         if has_tokenizer(model):
             (folder / TOKENIZER).mkdir()
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
-            copy_generation_defaults(model, folder / TOKENIZER)
+            write_generation_ids(model, folder / TOKENIZER)
         else:
             origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
         record = {

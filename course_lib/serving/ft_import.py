@@ -18,8 +18,8 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.model_folder import GENERATION
-from course_lib.checkpoints.tokenizer_files import copy_present, copy_tokenizer
+from course_lib.checkpoints.model_folder import generation_defaults
+from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import UsageError
 from course_lib.files import atomic_folder, require_other, write_json
@@ -85,11 +85,13 @@ def import_folder(source: Path, target: Path, tokenizer: Path | None = None, giv
     with atomic_folder(target) as folder:
         weight_files.write(_weights(found, shape.tie_word_embeddings), folder, weight_files.SHARD)
         shape.save_pretrained(folder)
-        GenerationConfig.from_model_config(shape).save_pretrained(folder)
+        # Of an export by this course: all ends of a text, and what precedes it.
+        ids = {key: generation_defaults(tokenizer).get(key) for key in ("bos_token_id", "eos_token_id")} if tokenizer else {}
+        defaults = GenerationConfig.from_model_config(shape)
+        defaults.update(**{key: value for key, value in ids.items() if value is not None})
+        defaults.save_pretrained(folder)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, shape.max_position_embeddings)
-            # Of an export by this course: all ends of a text, and what precedes it.
-            copy_present(tokenizer, folder, [GENERATION])
         digest = frozen_base.digest(folder)
         if digest == found.conversion.get("sha256_of_weights"):
             notes.append(f"the same weights, bit for bit, as {found.conversion.get('source')} before its export")
