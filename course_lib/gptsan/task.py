@@ -179,7 +179,7 @@ class Gptsan(Task):
             train=Samples(train, number, seed, mode, width),
             validation=Samples(held_out, len(held_out), seed, mode, width, shuffle=False) if len(held_out) else None,
             test=None,
-            tokens_per_sample=train.report["num_context"],
+            tokens_per_sample=train.tokens_per_example,
             samples_per_epoch=len(train),
             flops_per_token=settings.sizes().flops_per_token,
             collate=collate,

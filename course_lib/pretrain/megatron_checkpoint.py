@@ -63,6 +63,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
     for rank, state in ranks.items():
         if (head := state.pop(HEAD, None)) is not None:
             require_copy(folder, WORDS, f"the output layer of tensor rank {rank}", state.get(WORDS, head), head)
+    if not isinstance(args.num_layers, int) or not 0 < args.num_layers <= len(ranks[0]):
+        found = len(ranks[0])
+        raise CourseError(f"{folder}: num_layers is {args.num_layers!r}; tensor rank 0 has {found} tensors")
     return Checkpoint(folder, args, meta.get("iteration", 0), [ranks[rank] for rank in range(expected)])
 
 
