@@ -114,9 +114,10 @@ class Generator:
         # They are also grouped by length if a setting examines earlier tokens, because it would examine the padding,
         # too.
         looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
-        batches: dict[tuple[int, int], list[_Request]] = {}
+        batches: dict[tuple[int, ...], list[_Request]] = {}
         for each in requests:
-            batches.setdefault((each.room, len(each.read) if looks_back else 0), []).append(each)
+            lengths = (len(each.ids), len(each.read)) if looks_back else ()
+            batches.setdefault((each.room, *lengths), []).append(each)
         answers: list[list[Generated]] = [[] for _ in requests]
         # Afterwards, the random generators continue from their earlier state
         gpus = [torch.cuda.current_device()] if self.device.type == "cuda" else []

@@ -75,9 +75,12 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
         found = ", ".join(parser.sections()) or "none"
         raise CourseError(f"{path}: expected one section [gptneox] or [gpt], found: {found}")
     family = families[0]
-    _require_files(path, parser[family])
     keys, section = KEYS[family], parser[family]
     values = {field: _value(path, section, key) for key, field in keys.items()}
+    files = sum(1 for _ in folder.iterdir())
+    # Each layer has several files.
+    if values["layers"] > files:
+        raise CourseError(f"{path}: [{family}] num_layer = {values['layers']}: the folder holds {files} files")
     warnings = [f"{key} is missing: {what}" for key, what in MISSING.items() if key in keys and key not in section]
     warnings += [f"{key} is unknown to this course" for key in section if key not in keys and key not in OPTIONAL]
     if values.get("ranks") not in (None, ranks):
@@ -91,13 +94,6 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
     else:
         values["head"] = (folder / "model.lm_head.weight.bin").is_file()
     return FtConfig(family=family, **values), warnings
-
-
-def _require_files(path: Path, section: configparser.SectionProxy) -> None:
-    """Raise CourseError if config.ini describes more layers than its folder has files; each layer has several."""
-    layers, files = _value(path, section, "num_layer"), sum(1 for _ in path.parent.iterdir())
-    if layers > files:
-        raise CourseError(f"{path}: [{section.name}] num_layer = {layers}: the folder has {files} files")
 
 
 def _tasks(
