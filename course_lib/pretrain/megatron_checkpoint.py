@@ -30,6 +30,13 @@ RANK_FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
 LEFT_OUT = re.compile(r"_extra_state$|rotary_emb\.inv_freq$")
 # The embedding, and its copy in the last pipeline stage.
 WORDS, HEAD = "embedding.word_embeddings.weight", "word_embeddings_for_head.weight"
+# Training arguments that a conversion reads, with their types.
+WHOLE, NUMBER = (int, "a whole number"), (int | float, "a number")
+ARGUMENTS: dict[str, tuple[Any, str]] = {
+    "num_layers": WHOLE, "num_attention_heads": WHOLE, "tensor_model_parallel_size": WHOLE,
+    "make_vocab_size_divisible_by": WHOLE, "hidden_dropout": NUMBER, "attention_dropout": NUMBER,
+    "init_method_std": NUMBER, "layernorm_epsilon": NUMBER,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,19 +58,23 @@ def open_checkpoint(path: Path) -> Checkpoint:
     meta = loaded.get(0, {})
     args, version = meta.get("args"), meta.get("checkpoint_version", 0)
     needed = {"num_layers", "num_attention_heads"}
-    if not isinstance(args, Namespace) or not needed <= vars(args).keys() or version < 2:
+    known = isinstance(version, int | float) and version >= 2
+    if not isinstance(args, Namespace) or not needed <= vars(args).keys() or not known:
         raise CourseError(
             f"{folder}: no mp_rank_00_model_states.pt with the training arguments and checkpoint_version 2 or above; "
             "DeepSpeed's own tools merge ZeRO stage 3"
         )
     ranks = _from_layers(folder) or {rank: _tensors(whole.get("module") or {}) for rank, whole in loaded.items()}
+    for name, (kinds, allowed) in ARGUMENTS.items():
+        if not isinstance(value := getattr(args, name, None), kinds) and name in vars(args):
+            raise CourseError(f"{folder}: the training argument {name} is {value!r}; allowed: {allowed}")
     expected = getattr(args, "tensor_model_parallel_size", len(ranks))
-    if sorted(ranks) != list(range(expected)):
+    if len(ranks) != expected or sorted(ranks) != list(range(expected)):
         raise CourseError(f"{folder}: files of the tensor ranks {sorted(ranks)}; expected: 0 to {expected - 1}")
     for rank, state in ranks.items():
         if (head := state.pop(HEAD, None)) is not None:
             require_copy(folder, WORDS, f"the output layer of tensor rank {rank}", state.get(WORDS, head), head)
-    if not isinstance(args.num_layers, int) or not 0 < args.num_layers <= len(ranks[0]):
+    if not 0 < args.num_layers <= len(ranks[0]):
         found = len(ranks[0])
         raise CourseError(f"{folder}: num_layers is {args.num_layers!r}; tensor rank 0 has {found} tensors")
     return Checkpoint(folder, args, meta.get("iteration", 0), [ranks[rank] for rank in range(expected)])

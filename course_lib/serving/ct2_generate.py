@@ -27,8 +27,10 @@ class Ct2Generator:
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
         """Load a folder written by `course ct2 export`; `threads` is per batch, 0 for CTranslate2's choice."""
-        self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
-        self.end = self.tokens.index(read_json(folder / "config.json")["eos_token"])
+        self.tokens = _vocabulary(folder / "vocabulary.json")
+        if (end := read_json(folder / "config.json").get("eos_token")) not in self.tokens:
+            raise CourseError(f"{folder / 'config.json'}: eos_token is {end!r}; allowed: an entry of vocabulary.json")
+        self.end = self.tokens.index(end)
         self.folder, self.threads = folder, threads
         self.codec = text_codec.load(folder)
         self.table = byte_tokens.of_tokenizer(self.codec.tokenizer, len(self.tokens))
@@ -76,6 +78,17 @@ class Ct2Generator:
             for number, result in zip(numbers, results, strict=True):
                 continuations[number] = result.sequences_ids
         return continuations
+
+
+def _vocabulary(path: Path) -> list[str]:
+    """Return the tokens of a vocabulary.json by their ids."""
+    try:
+        tokens = json.loads(require_file(path).read_text(encoding="utf8"))
+    except (ValueError, RecursionError) as error:
+        raise CourseError(f"{path}: not readable as JSON: {one_line(error)}") from error
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise CourseError(f"{path}: not a list of tokens")
+    return tokens
 
 
 def _require_possible(settings: GenerateConfig) -> None:
