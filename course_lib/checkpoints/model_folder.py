@@ -130,7 +130,12 @@ def end_ids(*candidates: Any) -> list[int]:
 def generation_defaults(folder: Path) -> dict[str, Any]:
     """Return the content of generation_config.json in a model or tokenizer folder; empty if there is none."""
     path = folder / GENERATION
-    return read_json(path) if path.is_file() else {}
+    defaults = read_json(path) if path.is_file() else {}
+    for name in ("bos_token_id", "eos_token_id"):
+        ids = value if isinstance(value := defaults.get(name), list) else [value]
+        if not all(number is None or type(number) is int for number in ids):
+            raise CourseError(f"{path}: {name} is {value!r}; allowed: the id of a token, or a list of them")
+    return defaults
 
 
 def opening_id(folder: Path) -> int | None:
@@ -148,7 +153,8 @@ def opening_id(folder: Path) -> int | None:
 
 def write_generation_ids(model: Path, target: Path) -> None:
     """Write a generation_config.json with what ends a text of a model folder, and what precedes it, if anything."""
-    ends = generation_defaults(model).get("eos_token_id") or read_json(model / CONFIG).get("eos_token_id")
-    opening = opening_id(model)
-    ids = {"eos_token_id": ends} | ({} if opening is None else {"bos_token_id": opening})
+    config, opening = read_config(model), opening_id(model)
+    ends = end_ids(generation_defaults(model).get("eos_token_id"), config.eos_token_id)
+    ids = {"eos_token_id": [end for end in ends if end < config.vocab_size]}
+    ids |= {} if opening is None else {"bos_token_id": opening, "eos_token_id": opening}
     write_json(target / GENERATION, ids)

@@ -146,6 +146,7 @@ class Gptsan(Task):
 
         from course_lib.checkpoints.model_folder import load_weights
         from course_lib.checkpoints.torch_dtypes import TORCH
+        from course_lib.gptsan.configuration import require_fitting
         from course_lib.gptsan.model import GPTSanForCausalLM
         from course_lib.training.freezing import freeze
 
@@ -153,6 +154,7 @@ class Gptsan(Task):
         checkpoint, dtype = settings.model.checkpoint, TORCH[settings.precision.dtype]
         model: GPTSanForCausalLM
         if checkpoint:
+            require_fitting(checkpoint, shape)
             model = load_weights(GPTSanForCausalLM, checkpoint, shape, dtype=dtype)
         else:
             # Under ZeRO stage 3, from_config shards the new weights as it creates them.
