@@ -77,14 +77,21 @@ class Tasks:
 
     def scores(self, model: GeneratingModel, batch_size: int) -> list[Score]:
         """Return the metrics of all tasks and groups, in the harness's order."""
-        found = simple_evaluate(
-            CourseLM(model, batch_size),
-            tasks=list(self.names),
-            task_manager=self.manager,
-            limit=self.limit,
-            bootstrap_iters=1000,
-            log_samples=False,
-        )
+        try:
+            found = simple_evaluate(
+                CourseLM(model, batch_size),
+                tasks=list(self.names),
+                task_manager=self.manager,
+                limit=self.limit,
+                bootstrap_iters=1000,
+                log_samples=False,
+            )
+        except CourseError:
+            raise
+        # A task's file and its data can be wrong in any way, and the harness checks neither.
+        except Exception as error:
+            said = f"{type(error).__name__}: {one_line(error)}"
+            raise CourseError(f"--tasks: {', '.join(self.names)} cannot be measured: {said}") from error
         rows: list[Score] = []
         for task, metrics in found["results"].items():
             shots, examples = found["n-shot"].get(task) or 0, found["n-samples"].get(task, {}).get("effective", 0)

@@ -93,6 +93,11 @@ def _read_peft(folder: Path) -> Prefix:
 
 def _described(values: Tensor, about: dict[str, Any]) -> Prefix:
     """Return the prefix with what a file says about it."""
+    kinds = {"task": str, "base": str, "settings": dict}
+    if not isinstance(about, dict):
+        raise ValueError(f"{about!r} describes no prefix")
+    if wrong := [key for key, kind in kinds.items() if not isinstance(about.get(key, kind()), kind)]:
+        raise ValueError(f"{wrong[0]} is {about[wrong[0]]!r}")
     shape = Shape(**about["shape"]) if about["shape"] else None
     return Prefix(values, about["task"], about.get("base", ""), shape, about.get("settings", {}))
 
