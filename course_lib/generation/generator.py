@@ -95,8 +95,9 @@ class Generator:
         """Return `num_return_sequences` texts for each raw prompt; beam search returns the best one first.
 
         An empty prompt starts a new document. If the course trained the base on documents, each of which begins with
-        `</s>`, so does a prompt without a prefix; prefixes are trained without it. Byte tokens always form whole characters (byte_tokens.py). In sampling,
-        the other prompts affect a prompt's text, because all prompts in a batch share one random generator.
+        `</s>`, so does a prompt without a prefix; prefixes are trained without it. Byte tokens always form whole
+        characters (byte_tokens.py). In sampling, the other prompts affect a prompt's text, because all prompts in a
+        batch share one random generator.
         """
         settings = settings or GenerateConfig()
         prefixes = [None] * len(prompts) if prefixes is None else prefixes

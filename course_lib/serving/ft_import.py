@@ -86,7 +86,11 @@ def import_folder(source: Path, target: Path, tokenizer: Path | None = None, giv
         weight_files.write(_weights(found, shape.tie_word_embeddings), folder, weight_files.SHARD)
         shape.save_pretrained(folder)
         # Of an export by this course: all ends of a text, and what precedes it.
-        ids = {key: generation_defaults(tokenizer).get(key) for key in ("bos_token_id", "eos_token_id")} if tokenizer else {}
+        ids = (
+            {key: generation_defaults(tokenizer).get(key) for key in ("bos_token_id", "eos_token_id")}
+            if tokenizer
+            else {}
+        )
         defaults = GenerationConfig.from_model_config(shape)
         defaults.update(**{key: value for key, value in ids.items() if value is not None})
         defaults.save_pretrained(folder)

@@ -118,15 +118,16 @@ def asked(folder: Path, place: Path, settings: AskConfig) -> list[str]:
 
 
 def test_all_engines_begin_alike(ours: Path, foreign: Path, tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    client = type("Client", (), {"infer": lambda _, tensors: seen.append(tensors) or {}})()
     for folder, opening in ((ours, (2,)), (foreign, ())):
         place = tmp_path / folder.parent.name
+        seen.clear()
         ct2.export(folder, place / "ct2")
         writer = Ct2Generator(place / "ct2", 1)
         assert writer.codec.opening == opening
-        seen = []
         export.export(folder, place / "ft")
         assert text_codec.load(place / "ft" / "tokenizer").opening == opening
-        client = type("Client", (), {"infer": lambda _, tensors: seen.append(tensors) or {}})()
         for task in (None, 0):
             with pytest.raises(KeyError):
                 ask(client, text_codec.load(place / "ft" / "tokenizer"), ["牛丼"], AskConfig(), task)

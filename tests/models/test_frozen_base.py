@@ -120,7 +120,9 @@ def test_integers_are_no_weights(folder: Path) -> None:
         ("hidden_size", 1 << 20, "parameters, the weights hold"),
     ],
 )
-def test_sizes_are_compared_with_the_file_before_a_model_is_built(folder: Path, key: str, value: int, said: str) -> None:
+def test_sizes_are_compared_with_the_file_before_a_model_is_built(
+    folder: Path, key: str, value: int, said: str
+) -> None:
     config = json.loads((folder / "config.json").read_text())
     names = {"num_hidden_layers": "n_layer", "max_position_embeddings": "n_positions", "hidden_size": "n_embd"}
     name = names.get(key, key) if config["model_type"] == "gpt2" else key
