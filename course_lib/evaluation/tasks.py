@@ -105,7 +105,7 @@ class Tasks:
 
 
 def _entry(path: Path) -> Entry:
-    """Return a YAML file as a task. TaskManager's `include_path` would take the first file of a folder with its name."""
+    """Return a YAML file as a task. TaskManager's `include_path` takes the first file of a folder with its name."""
     try:
         entry = TaskIndex.entry_from_path(path)
     # What a file includes can be missing or wrong in any way.

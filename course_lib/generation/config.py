@@ -13,7 +13,7 @@ from course_lib.language.words import mark, tr
 from course_lib.settings.config import STRICT, setting
 
 MAX_NEW_TOKENS = 200  # default maximum length of a continuation; less if the model has fewer positions left
-# Limits of numbers that multiply or divide logits, which stay finite in fp32. With the lowest temperature, the likeliest
+# Limits of numbers that multiply or divide logits, which stay finite in fp32. With the lowest temperature the likeliest
 # token is taken, with the highest one any token.
 LEAST, MOST = 1e-6, 1e6
 
