@@ -89,9 +89,9 @@ class Tasks:
         except CourseError:
             raise
         # A task's file and its data can be wrong in any way, and the harness checks neither.
-        except Exception as error:
-            said = f"{type(error).__name__}: {one_line(error)}"
-            raise CourseError(f"--tasks: {', '.join(self.names)} cannot be measured: {said}") from error
+        except Exception as problem:
+            said = f"{type(problem).__name__}: {one_line(problem)}"
+            raise CourseError(f"--tasks: {', '.join(self.names)} cannot be measured: {said}") from problem
         rows: list[Score] = []
         for task, metrics in found["results"].items():
             shots, examples = found["n-shot"].get(task) or 0, found["n-samples"].get(task, {}).get("effective", 0)

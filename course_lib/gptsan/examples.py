@@ -75,8 +75,9 @@ class Examples:
     @property
     def tokens_per_example(self) -> float:
         """The mean number of tokens in an example, without padding."""
-        examples = self.report["examples"]
-        return float(self.report.get("tokens", examples * self.report["num_context"])) / examples
+        examples: int = self.report["examples"]
+        tokens: int = self.report.get("tokens", examples * self.report["num_context"])
+        return tokens / examples
 
     def __getitem__(self, index: int) -> dict[str, npt.NDArray[np.int64]]:
         row = self.rows[index]

@@ -120,10 +120,10 @@ def test_prefixes(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     files.write(prefix, file)
     about = {"task": "t", "base": "", "shape": None, "settings": {}} | PREFIXES[kind]
     save_file(load_file(file), file, {files.ABOUT: json.dumps(about)})
-    said = one_line(["prefix", "convert", str(file), str(tmp_path / "out.pt"), "--form", "rinna"], capsys)
+    said = one_line(["prefix", "convert", str(file), "-o", str(tmp_path / "out.pt")], capsys)
     assert "not a prefix" in said
     save_file(load_file(file), file, {files.ABOUT: '"x"'})
-    one_line(["prefix", "convert", str(file), str(tmp_path / "out.pt"), "--form", "rinna"], capsys)
+    one_line(["prefix", "convert", str(file), "-o", str(tmp_path / "out.pt")], capsys)
 
 
 FASTER: dict[str, Damage] = {
@@ -175,7 +175,7 @@ def test_megatron_latest(text: bytes, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "latest: names" in one_line(["convert", "megatron", str(run), "-o", str(tmp_path / "out")], capsys)
 
 
-@pytest.mark.parametrize("at", [0, 40, -60, -20, -48])
+@pytest.mark.parametrize("at", [0, 40, -60, -8, -48])
 def test_tensorflow(at: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = bundle_writer.write_original(tmp_path / "tf", bundle_writer.random_variables())
     index = next(source.glob("*.index"))
