@@ -42,10 +42,10 @@ def step_folder(checkpoint: Path) -> Path | None:
             raise UsageError(f"{checkpoint}: holds {len(steps)} steps and no file `latest`; name one of them")
         return steps[0] if steps else None
     name = latest.read_text(encoding="utf8", errors="replace").strip()
-    steps = {path.name: path for path in checkpoint.iterdir() if path.is_dir()}
-    if name not in steps:
+    folders = {path.name: path for path in checkpoint.iterdir() if path.is_dir()}
+    if name not in folders:
         raise CourseError(f"{latest}: names {name[:100]!r}, which is not there")
-    return steps[name]
+    return folders[name]
 
 
 def read_weights(checkpoint: Path) -> Weights:

@@ -155,6 +155,6 @@ def write_generation_ids(model: Path, target: Path) -> None:
     """Write a generation_config.json with what ends a text of a model folder, and what precedes it, if anything."""
     config, opening = read_config(model), opening_id(model)
     ends = end_ids(generation_defaults(model).get("eos_token_id"), config.eos_token_id)
-    ids = {"eos_token_id": [end for end in ends if end < config.vocab_size]}
+    ids: dict[str, Any] = {"eos_token_id": [end for end in ends if end < config.vocab_size]}
     ids |= {} if opening is None else {"bos_token_id": opening, "eos_token_id": opening}
     write_json(target / GENERATION, ids)

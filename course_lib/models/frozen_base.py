@@ -4,6 +4,7 @@ Every prefix file records the digest of the base's weights, because a prefix wor
 """
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def load(folder: Path, dtype: torch.dtype | str = "auto", attention: str | None 
     return model_folder.load_model(folder, dtype, attention).requires_grad_(False)
 
 
-def weights(folder: Path) -> dict[str, Tensor]:
-    """Return the weights that transformers reads from a folder, under the names that it writes.
+def weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights that transformers reads from a folder, under the names that it writes.
 
     Without constants of old versions, and without an output layer that is the embedding. If config.json ties the two,
     transformers 5 decides by the file (`PreTrainedModel.tie_weights`): an output layer that differs from the embedding
@@ -41,12 +42,30 @@ def weights(folder: Path) -> dict[str, Tensor]:
     """
     config = read_config(folder)
     family = BY_MODEL_TYPE[config.model_type]
-    found = {_usual_name(name, family): weight for name, weight in weight_files.by_name(folder).items()}
-    if config.tie_word_embeddings and (head := found.get(family.head)) is not None:
-        embedding = found.setdefault(family.embedding, head)
-        if _are_equal(embedding, head):
-            del found[family.head]
-    return found
+    head = _find(folder, family, family.head) if config.tie_word_embeddings else None
+    embedding = None if head is None else _find(folder, family, family.embedding)
+    is_alone = head is not None and embedding is None
+    is_copy = head is not None and embedding is not None and _are_equal(embedding, head)
+    # Their pages are released.
+    del head, embedding
+    for name, tensor in _usual(folder, family):
+        if name == family.head and is_alone:
+            yield family.embedding, tensor
+        elif name != family.head or not is_copy:
+            yield name, tensor
+
+
+def _find(folder: Path, family: Family, wanted: str) -> Tensor | None:
+    """Return one weight, or None if the files have none of this name."""
+    return next((tensor for name, tensor in _usual(folder, family) if name == wanted), None)
+
+
+def _usual(folder: Path, family: Family) -> Iterator[tuple[str, Tensor]]:
+    """Yield all weights under their usual names, with the tensors of one file mapped at a time."""
+    for path in weight_files.files(folder):
+        for name, tensor in weight_files.weights(path).items():
+            if not weight_files.is_leftover(name):
+                yield _usual_name(name, family), tensor
 
 
 def _are_equal(one: Tensor, other: Tensor) -> bool:
@@ -71,7 +90,7 @@ def digest(folder: Path, recorded: str = "") -> str:
     It does not depend on how the weights are split into files, nor on what a file repeats or holds beside them.
     `recorded` is returned if it is the digest of the file's tensors as they are, which earlier versions recorded.
     """
-    found = _digest(weights(folder))
+    found = _digest(dict(weights(folder)))
     if recorded not in ("", found):
         files = map(weight_files.weights, weight_files.files(folder))
         if recorded == _digest({name: tensor for file in files for name, tensor in file.items()}):

@@ -77,5 +77,6 @@ def load(folder: Path) -> TextCodec:
     codec = tokenizers.load(folder) if (folder / "preparation.json").is_file() else None
     line_break = LINE_BREAK if LINE_BREAK in tokenizer.get_vocab() else "\n"
     ends = end_ids(generation_defaults(folder).get("eos_token_id"), tokenizer.eos_token_id)
-    opening = (opening_id(folder),) if codec and opening_id(folder) == tokenizer.eos_token_id else ()
+    begin = opening_id(folder) if codec else None
+    opening = () if begin is None or begin != tokenizer.eos_token_id else (begin,)
     return TextCodec(tokenizer, codec, line_break, opening, tuple(ends))

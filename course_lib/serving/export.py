@@ -177,7 +177,7 @@ def _weights(model: Path, origin: Origin, specs: dict[str, TensorSpec]) -> Itera
     """Yield the model's weights under their short names, in the layout of the Hugging Face model, one at a time."""
     omitted = "lm_head.weight" if origin.tied or not origin.config.head else None
     missing = specs.keys() - {omitted}
-    for full, weight in frozen_base.weights(model).items():
+    for full, weight in frozen_base.weights(model):
         name = weight_map.short(full)
         if name == omitted:
             continue

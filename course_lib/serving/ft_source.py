@@ -62,7 +62,7 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
         "ranks": ranks,
     }
     # A configuration may tie the output layer to the embedding although the file has two that differ.
-    tied = bool(hf.tie_word_embeddings) and BY_MODEL_TYPE[hf.model_type].head not in frozen_base.weights(folder)
+    tied = bool(hf.tie_word_embeddings) and BY_MODEL_TYPE[hf.model_type].head not in dict(frozen_base.weights(folder))
     create = _neox if hf.model_type == "gpt_neox" else _gpt2
     origin = create(hf, common, corrections, tied)
     if len(ends) > 1:

@@ -81,7 +81,7 @@ MODELS: dict[str, Damage] = {
     "weights: integers": header(WEIGHTS, lambda tensors: set_all(tensors, "dtype", "I32")),
     "weights: overlapping": header(WEIGHTS, lambda tensors: set_all(tensors, "data_offsets", [0, 128])),
     "weights: a size above the file": header(WEIGHTS, lambda tensors: set_all(tensors, "shape", [10**12])),
-    "pickle: text": lambda folder: ((folder / WEIGHTS).unlink(), (folder / "pytorch_model.bin").write_text("x")),
+    "pickle: text": lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin").write_text("x"),
 }
 
 

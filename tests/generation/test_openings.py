@@ -19,6 +19,7 @@ from course_lib.serving import ct2, export, ft_import, in_process_server
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.client import Client, ask
 from course_lib.serving.ct2_generate import Ct2Generator
+from course_lib.serving.ft_settings import Given
 from course_lib.settings import config
 
 from tests.prefix import bases
@@ -117,9 +118,20 @@ def asked(folder: Path, place: Path, settings: AskConfig) -> list[str]:
     return [row[0].continuation for row in answers]
 
 
+class Recorder:
+    """A client that keeps what it is asked, and answers nothing."""
+
+    def __init__(self, seen: list[dict[str, Any]]) -> None:
+        self.seen = seen
+
+    def infer(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        self.seen.append(tensors)
+        return {}
+
+
 def test_all_engines_begin_alike(ours: Path, foreign: Path, tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
-    client = type("Client", (), {"infer": lambda _, tensors: seen.append(tensors) or {}})()
+    client = Recorder(seen)
     for folder, opening in ((ours, (2,)), (foreign, ())):
         place = tmp_path / folder.parent.name
         seen.clear()
@@ -133,7 +145,7 @@ def test_all_engines_begin_alike(ours: Path, foreign: Path, tmp_path: Path) -> N
                 ask(client, text_codec.load(place / "ft" / "tokenizer"), ["牛丼"], AskConfig(), task)
         ids = text_codec.load(folder).encode("牛丼")
         assert [one["input_ids"] for one in seen] == [[[*opening, *ids]], [ids]]
-        ft_import.import_folder(place / "ft", place / "back", given=ft_import.Given(biases_divided_by=1) if "neox" in str(folder) else None)  # fmt: skip
+        ft_import.import_folder(place / "ft", place / "back", given=Given(biases_divided_by=1) if "neox" in str(folder) else None)  # fmt: skip
         assert text_codec.load(place / "back").opening == opening
 
 
