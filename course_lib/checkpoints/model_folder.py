@@ -124,7 +124,7 @@ def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
 def end_ids(*candidates: Any) -> list[int]:
     """Return the ids of the first eos_token_id that is set, each of which ends a text; empty if there is none."""
     given = (ids if isinstance(ids, list) else [ids] for ids in candidates if ids not in (None, []))
-    return list(map(int, next(given, [])))
+    return [int(number) for number in next(given, []) if number is not None and number >= 0]
 
 
 def generation_defaults(folder: Path) -> dict[str, Any]:

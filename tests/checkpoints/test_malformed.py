@@ -152,6 +152,9 @@ def test_fastertransformer(kind: str, tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize("text", ["1", "{}", '["a"', DEEP, b"\xff", "[1]", '["a"]'])
 def test_ctranslate2(text: str | bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ct2.export(bases.folder(tmp_path, "gpt2"), tmp_path / "ct2")
+    # An id that no token has ends no text.
+    content("generation_config.json", '{"eos_token_id": -1}')(tmp_path / "ct2")
+    assert cli._main(["ct2", "generate", str(tmp_path / "ct2"), "早"]) == 0
     content("vocabulary.json", text)(tmp_path / "ct2")
     one_line(["ct2", "generate", str(tmp_path / "ct2"), "早"], capsys)
 
