@@ -59,12 +59,17 @@ class Client:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             message = mark("{url}: does not answer as a Triton server: {error}")
             raise CourseError(tr(message, url=self.url, error=one_line(error))) from error
-        if response.is_error:
-            raise CourseError(f"{self.url}: {' '.join(answer['error'].split())}")
-        return {
-            output["name"]: np.array(output["data"], DTYPES[dtypes[output["name"]]]).reshape(output["shape"])
-            for output in answer["outputs"]
-        }
+        if response.is_error and isinstance(answer, dict) and "error" in answer:
+            raise CourseError(f"{self.url}: {' '.join(str(answer['error']).split())}")
+        try:
+            return {
+                output["name"]: np.array(output["data"], DTYPES[dtypes[output["name"]]]).reshape(output["shape"])
+                for output in answer["outputs"]
+            }
+        # JSON of another kind, or numbers that a tensor has no place for
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            message = mark("{url}: does not answer as a Triton server: {error}")
+            raise CourseError(tr(message, url=self.url, error=one_line(error))) from error
 
 
 def ask(

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from course_lib import cli
+from course_lib.errors import CourseError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.prefix import files
 from course_lib.serving import ct2, export
+from course_lib.serving.client import Client
 from safetensors.torch import load_file, save_file
 
 from tests.gptsan import bundle_writer
@@ -186,3 +189,21 @@ def test_tensorflow(at: int, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     whole[at] ^= 0x84
     index.write_bytes(whole)
     one_line(["gptsan", "import-tf", str(source), "-o", str(tmp_path / "out")], capsys)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [], 1, None, {}, {"outputs": 1}, {"outputs": [{"name": "x", "data": [], "shape": []}]}, {"outputs": [[]]},
+        {"outputs": [{"name": "output_ids", "data": [1], "shape": [2, 3]}]},
+        {"outputs": [{"name": "output_ids", "data": [-1], "shape": [1]}]},
+        {"outputs": [{"name": "output_ids", "data": ["x"], "shape": [1]}]},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", [200, 500])
+def test_answers_of_servers(answer: Any, status: int) -> None:
+    client = Client("127.0.0.1:1")
+    client._http = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(status, json=answer)))
+    with pytest.raises(CourseError, match="does not answer as a Triton server: ") as error:
+        client.infer({"input_ids": [[1]], "input_lengths": [[1]]})
+    assert "\n" not in str(error.value)
