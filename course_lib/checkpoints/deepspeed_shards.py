@@ -41,10 +41,11 @@ def step_folder(checkpoint: Path) -> Path | None:
         if len(steps) > 1:
             raise UsageError(f"{checkpoint}: holds {len(steps)} steps and no file `latest`; name one of them")
         return steps[0] if steps else None
-    folder = checkpoint / latest.read_text(encoding="utf8").strip()
-    if not folder.is_dir():
-        raise CourseError(f"{latest}: names {folder.name}, which is not there")
-    return folder
+    name = latest.read_text(encoding="utf8", errors="replace").strip()
+    folders = {path.name: path for path in checkpoint.iterdir() if path.is_dir()}
+    if name not in folders:
+        raise CourseError(f"{latest}: names {name[:100]!r}, which is not there")
+    return folders[name]
 
 
 def read_weights(checkpoint: Path) -> Weights:

@@ -13,11 +13,13 @@ from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.sentencepiece_tokenizer import SentencePieceTokenizer, reader_of
 from course_lib.checkpoints.tokenizer_files import JSON, require_tokenizer, sentencepiece_model
 from course_lib.errors import CourseError, one_line
-from course_lib.files import read_json
+from course_lib.files import read_json, write_json
 from course_lib.language.words import tr
 
-CONFIG = "config.json"
-SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+CONFIG, GENERATION = "config.json", "generation_config.json"
+# A model may have this many times the numbers in its files, such as a copy of the embedding as the output layer.
+SURPLUS = 3
+SETTINGS = (GENERATION, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
 def check_settings(folder: Path) -> None:
@@ -54,7 +56,7 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
 
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
     """Load a model in eval mode with `model_class.from_pretrained`; no weight may be missing, unknown or not finite."""
-    files = weight_files.files(folder)
+    _require_plausible(model_class, folder, config)
     # transformers silently ignores a damaged generation_config.json and so loses the end-of-text token.
     check_settings(folder)
     options |= {"config": config, "local_files_only": True, "ignore_mismatched_sizes": True}
@@ -63,11 +65,9 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
             model, found = model_class.from_pretrained(folder, output_loading_info=True, **options)
     # A damaged folder can raise any exception.
     except Exception as error:
-        # Read the files again one by one, so that the error names the damaged file.
-        for path in files:
-            weight_files.weights(path)
-        if files[0].suffix != ".safetensors":
-            problem = f"{files[0]}: a pickle that transformers does not load"
+        file = weight_files.files(folder)[0]
+        if file.suffix != ".safetensors":
+            problem = f"{file}: a pickle that transformers does not load"
             raise CourseError(weight_files.unread(problem)) from error
         raise CourseError(f"{folder}: not readable as a model: {one_line(error)}") from error
     if missing := sorted(found["missing_keys"]):
@@ -81,6 +81,30 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
     for name, parameter in model.named_parameters():
         weight_files.require_finite(folder, name, parameter)
     return model.eval()
+
+
+def _require_plausible(model_class: Any, folder: Path, config: Any) -> None:
+    """Raise CourseError if a folder's weights are no floats, or far fewer numbers than config.json asks for.
+
+    transformers would convert integers, and would make room for every size in config.json before it reads the weights.
+    """
+    stored = weight_files.by_name(folder)
+    for name, tensor in stored.items():
+        weight_files.require_float(folder, name, tensor)
+    layers = getattr(config, "num_hidden_layers", 0)
+    if not isinstance(layers, int) or layers > len(stored):
+        raise CourseError(f"{folder}: {CONFIG} says {layers!r} layers, the weights are {len(stored)} tensors")
+    try:
+        # `from_config` is that of AutoModelForCausalLM.
+        create = getattr(model_class, "from_config", model_class)
+        with torch.device("meta"), quiet():
+            wanted = sum(parameter.numel() for parameter in create(config).parameters())
+    except Exception as error:
+        raise CourseError(f"{folder / CONFIG}: not readable as a model: {one_line(error)}") from error
+    found = sum(tensor.numel() for tensor in stored.values())
+    # Where less is missing, the loader names the weights.
+    if wanted > SURPLUS * found:
+        raise CourseError(f"{folder}: {CONFIG} describes {wanted:,} parameters, the weights hold {found:,}")
 
 
 def load_tokenizer(folder: Path, tokenizer_class: Any = None) -> Any:
@@ -135,7 +159,40 @@ def _complete(folder: Path, tokenizer: Any) -> None:
             setattr(tokenizer, key, tokenizer.convert_ids_to_tokens(number))
 
 
-def end_id(*candidates: Any) -> int | None:
-    """Return the first eos_token_id that is set, and the first one of a list; None if there is none."""
-    given = (ids[0] if isinstance(ids, list) else ids for ids in candidates if ids not in (None, []))
-    return next(map(int, given), None)
+def end_ids(*candidates: Any) -> list[int]:
+    """Return the ids of the first eos_token_id that is set, each of which ends a text; empty if there is none."""
+    given = (ids if isinstance(ids, list) else [ids] for ids in candidates if ids not in (None, []))
+    return [int(number) for number in next(given, []) if number is not None and number >= 0]
+
+
+def generation_defaults(folder: Path) -> dict[str, Any]:
+    """Return the content of generation_config.json in a model or tokenizer folder; empty if there is none."""
+    path = folder / GENERATION
+    defaults = read_json(path) if path.is_file() else {}
+    for name in ("bos_token_id", "eos_token_id"):
+        ids = value if isinstance(value := defaults.get(name), list) else [value]
+        if not all(number is None or type(number) is int for number in ids):
+            raise CourseError(f"{path}: {name} is {value!r}; allowed: the id of a token, or a list of them")
+    return defaults
+
+
+def opening_id(folder: Path) -> int | None:
+    """Return the id before each text of a model that `course export` wrote, or None.
+
+    Its generation_config.json begins a text with the end of the one before it, as in training; in config.json, the
+    begin of a text is that of the tokenizer. Other models, such as OpenAI's GPT-2, have one id for both in both files.
+    """
+    defaults = generation_defaults(folder)
+    config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    begin = defaults.get("bos_token_id")
+    is_end = isinstance(begin, int) and begin == defaults.get("eos_token_id") != config.get("bos_token_id")
+    return begin if is_end else None
+
+
+def write_generation_ids(model: Path, target: Path) -> None:
+    """Write a generation_config.json with what ends a text of a model folder, and what precedes it, if anything."""
+    config, opening = read_config(model), opening_id(model)
+    ends = end_ids(generation_defaults(model).get("eos_token_id"), config.eos_token_id)
+    ids: dict[str, Any] = {"eos_token_id": [end for end in ends if end < config.vocab_size]}
+    ids |= {} if opening is None else {"bos_token_id": opening, "eos_token_id": opening}
+    write_json(target / GENERATION, ids)

@@ -67,10 +67,31 @@ def require_float(path: Path, name: str, tensor: Tensor) -> None:
 
 def require_finite(folder: Path, name: str, tensor: Tensor) -> None:
     """Raise CourseError if a tensor has NaN or infinity, which is also what its dtype makes of too large numbers."""
-    # NaN is both the least and the greatest number. Under ZeRO-3, a rank holds an empty tensor.
-    if tensor.numel() and not all(map(torch.isfinite, tensor.detach().aminmax())):
+    if not _is_finite(tensor):
+        value = tensor[~tensor.isfinite()][0].item()
         most = f"{torch.finfo(tensor.dtype).max:.5g} in {torch_name(tensor.dtype)}"
-        raise CourseError(f"{folder}: {name} has values that are not finite (NaN, infinity, or above {most})")
+        message = f"has values that are not finite, the first one is {value} (NaN, infinity, or above {most})"
+        raise CourseError(f"{folder}: {name} {message}")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Return whether a tensor has neither NaN nor infinity."""
+    # NaN is both the least and the greatest number. Under ZeRO-3, a rank holds an empty tensor.
+    return not tensor.numel() or all(map(torch.isfinite, tensor.detach().aminmax()))
+
+
+def converted(source: Path, name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a weight of `source` in another dtype.
+
+    Raises CourseError if it is no tensor of floats, if a value is not finite, or if `dtype` has no place for one.
+    """
+    require_float(source, name, tensor)
+    result = tensor.to(dtype)
+    if _is_finite(result):
+        return result
+    require_finite(source, name, tensor)
+    value, most = tensor[~result.isfinite()][0].item(), f"{torch.finfo(dtype).max:.5g} in {torch_name(dtype)}"
+    raise CourseError(f"{source}: {name} has values (the first one is {value:.7g}) above {most}")
 
 
 def weights(path: Path) -> dict[str, Tensor]:

@@ -100,8 +100,8 @@ def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None
 
         if prefix:
             raise UsageError(f"--prefix: not allowed with {folder}, a GPTSAN model; allowed: GPT-2 and GPT-NeoX")
-        return GptsanScorer(GPTSANGenerator.open(folder), spout or "none")
-    if spout:
+        return GptsanScorer(GPTSANGenerator.open(folder), "none" if spout is None else spout)
+    if spout is not None:
         raise UsageError(f"--spout: not allowed with {folder}, a {family} model; allowed: GPTSAN")
     if family not in BY_MODEL_TYPE:
         raise CourseError(f"{folder}: a {family} model; allowed: {', '.join([*BY_MODEL_TYPE, MODEL_TYPE])}")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from course_lib.checkpoints.quiet import quiet
 from course_lib.evaluation.scoring import Scores, Tokens, Window
+from course_lib.generation.codec import require_rows
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.generation.prefix_cache import Prefix, Shape, learned_positions, past
@@ -70,15 +71,21 @@ class FolderScorer(CausalScorer):
     def __init__(self, generator: Generator, prefix: Prefix | None = None) -> None:
         """Take the model and the codec of a generator, and the prefix before every text."""
         if prefix is not None:
-            prefix.require(generator.shape, "" if generator.any_base or not prefix.base else generator.digest)
+            generator.require(prefix)
         self.generator, self.own_prefix = generator, prefix
         codec, values = generator.codec, None if prefix is None else prefix.values
+        # Without a prefix, a prompt may have an opening (codec.py).
+        self.before = 0 if prefix else len(codec.opening)
         decode = partial(codec.continuation, [])
-        super().__init__(generator.model, codec.encode, decode, generator.begin, generator.end, values)
+
+        def encode(text: str) -> list[int]:
+            return require_rows(codec, codec.encode(text), generator.rows)
+
+        super().__init__(generator.model, encode, decode, generator.begin, generator.end, values)
 
     def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
         """Return a continuation of at most `tokens` tokens for each raw prompt."""
-        most = min(tokens, self.room - 1) if self.room else tokens
+        most = min(tokens, self.room - 1 - self.before) if self.room else tokens
         settings = GenerateConfig(strategy="greedy", max_new_tokens=most, min_new_tokens=0)
         if temperature:
             settings = replace(settings, strategy="sampling", top_k=0, top_p=1.0, temperature=temperature)
@@ -88,7 +95,7 @@ class FolderScorer(CausalScorer):
 
     def _shortened(self, prompt: str, tokens: int) -> str:
         """Return the end of a prompt that leaves room for `tokens` tokens."""
-        while self.room and (extra := len(ids := self.encode(prompt)) + tokens - self.room) > 0:
+        while self.room and (extra := self.before + len(ids := self.encode(prompt)) + tokens - self.room) > 0:
             kept = self.decode(ids[extra:])
             # The shorter text can be segmented into more tokens than it had.
             prompt = kept if len(kept) < len(prompt) else prompt[1:]

@@ -13,11 +13,13 @@ from typing import Any, Self
 import yaml
 from lm_eval import simple_evaluate
 from lm_eval.tasks import TaskManager
+from lm_eval.tasks._index import Entry, TaskIndex
 
-from course_lib.errors import CourseError, UsageError
+from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.evaluation.harness import CourseLM
 from course_lib.evaluation.scoring import GeneratingModel
 
+SUFFIXES = (".yaml", ".yml")
 # It warns of each default that a task file leaves to the harness.
 logging.getLogger("lm_eval").setLevel(logging.ERROR)
 
@@ -50,12 +52,16 @@ class Tasks:
             UsageError: if the harness does not know a name, or a file does not say which task it is.
             CourseError: if the data of a task cannot be loaded.
         """
-        own = {text: Path(text) for text in chosen if text.endswith((".yaml", ".yml"))}
-        folders = sorted({str(path.parent.resolve()) for path in own.values()})
-        manager = TaskManager(include_path=folders or None, include_defaults=len(own) < len(chosen))
+        chosen = list(dict.fromkeys(chosen))
+        own = {text: Path(text) for text in chosen if text.endswith(SUFFIXES)}
         names = tuple(_name(own[text]) if text in own else text for text in chosen)
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"--tasks: {twice[0]} is the name of several tasks; allowed: each name once")
+        manager = TaskManager(include_defaults=len(own) < len(chosen))
+        for path in own.values():
+            manager.task_index[_name(path)] = _entry(path)
         for name in names:
-            if name not in manager.all_tasks:
+            if name not in manager.task_index:
                 near = ", ".join(get_close_matches(name, manager.all_tasks)) or "`lm_eval ls tasks` lists all"
                 raise UsageError(f"--tasks: {name!r} is no task of lm-evaluation-harness; near it: {near}")
             try:
@@ -71,14 +77,21 @@ class Tasks:
 
     def scores(self, model: GeneratingModel, batch_size: int) -> list[Score]:
         """Return the metrics of all tasks and groups, in the harness's order."""
-        found = simple_evaluate(
-            CourseLM(model, batch_size),
-            tasks=list(self.names),
-            task_manager=self.manager,
-            limit=self.limit,
-            bootstrap_iters=1000,
-            log_samples=False,
-        )
+        try:
+            found = simple_evaluate(
+                CourseLM(model, batch_size),
+                tasks=list(self.names),
+                task_manager=self.manager,
+                limit=self.limit,
+                bootstrap_iters=1000,
+                log_samples=False,
+            )
+        except CourseError:
+            raise
+        # A task's file and its data can be wrong in any way, and the harness checks neither.
+        except Exception as problem:
+            said = f"{type(problem).__name__}: {one_line(problem)}"
+            raise CourseError(f"--tasks: {', '.join(self.names)} cannot be measured: {said}") from problem
         rows: list[Score] = []
         for task, metrics in found["results"].items():
             shots, examples = found["n-shot"].get(task) or 0, found["n-samples"].get(task, {}).get("effective", 0)
@@ -89,6 +102,18 @@ class Tasks:
                     name = metric if way == "none" else f"{metric} ({way})"
                     rows.append(Score(task, name, shots, examples, value, error if isinstance(error, float) else None))
         return rows
+
+
+def _entry(path: Path) -> Entry:
+    """Return a YAML file as a task. TaskManager's `include_path` takes the first file of a folder with its name."""
+    try:
+        entry = TaskIndex.entry_from_path(path)
+    # What a file includes can be missing or wrong in any way.
+    except Exception as error:
+        raise CourseError(f"--tasks: {path}: {one_line(error)}") from error
+    if entry is None:
+        raise CourseError(f"--tasks: {path}: names no task")
+    return entry
 
 
 def _name(path: Path) -> str:

@@ -123,7 +123,10 @@ def _walk(state: int, piece: bytes) -> tuple[bool, int]:
 
 @lru_cache(maxsize=8)
 def of_tokenizer(tokenizer: Any, rows: int | None = None) -> ByteTokens:
-    """Return the table for a tokenizer with byte fallback (`<0xE3>`), byte-level BPE (`ã`) or neither; V is `rows`."""
+    """Return the table for a tokenizer with byte fallback (`<0xE3>`), byte-level BPE (`ã`) or neither.
+
+    `rows` is the model's vocabulary size: it may have rows without an entry, and the tokenizer entries without a row.
+    """
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     pieces: list[bytes | None] = [None] * max(rows or 0, 1 + max(vocabulary.values(), default=0))
     values = {name: int(match[1], 16) for name in vocabulary if (match := BYTE.fullmatch(name))}
@@ -142,4 +145,4 @@ def of_tokenizer(tokenizer: Any, rows: int | None = None) -> ByteTokens:
             pieces[i] = name.encode("utf8", "surrogatepass")
         else:
             pieces[i] = bytes(byte for byte in letters if byte is not None)
-    return ByteTokens(pieces)
+    return ByteTokens(pieces[:rows])

@@ -13,6 +13,9 @@ from course_lib.language.words import mark, tr
 from course_lib.settings.config import STRICT, setting
 
 MAX_NEW_TOKENS = 200  # default maximum length of a continuation; less if the model has fewer positions left
+# Limits of numbers that multiply or divide logits, which stay finite in fp32. With the lowest temperature the likeliest
+# token is taken, with the highest one any token.
+LEAST, MOST = 1e-6, 1e6
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -27,11 +30,17 @@ class GenerateConfig:
     num_return_sequences: int = setting(1, "texts per prompt", ge=1, le=1024)
     top_k: int = setting(50, "sampling: draw only from this many most likely tokens; 0 = all", ge=0)
     top_p: float = setting(0.75, "sampling: draw only from this share of the top_k's probability", gt=0, le=1)
-    temperature: float = setting(1.0, "sampling: divides the logits; values below 1 favour likely tokens", gt=0)
+    temperature: float = setting(
+        1.0, "sampling: divides the logits; values below 1 favour likely tokens", ge=LEAST, le=MOST
+    )
     num_beams: int | None = setting(None, "beam: texts kept at each step; unset: 4", ge=2, le=1024)
-    length_penalty: float = setting(1.0, "beam: scores are divided by length to this power; above 0 favours long texts")
+    length_penalty: float = setting(
+        1.0, "beam: scores are divided by length to this power; above 0 favours long texts", ge=-10, le=10
+    )
     early_stopping: bool = setting(False, "beam: stop as soon as num_beams texts are finished")
-    repetition_penalty: float = setting(1.0, "above 1: tokens in the text become less likely (arXiv:1909.05858)", gt=0)
+    repetition_penalty: float = setting(
+        1.0, "above 1: tokens in the text become less likely (arXiv:1909.05858)", ge=LEAST, le=MOST
+    )
     no_repeat_ngram_size: int = setting(0, "no sequence of this many tokens occurs twice; 0 = off", ge=0)
     seed: int | None = setting(1024, "the same seed gives the same texts; unset: a new one each time", ge=0, lt=1 << 32)
 

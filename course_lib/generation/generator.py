@@ -19,7 +19,7 @@ from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError
 from course_lib.generation import byte_tokens
 from course_lib.generation.character_mask import CharacterMask, WholeCharacters
-from course_lib.generation.codec import Codec, Generated, decode
+from course_lib.generation.codec import Codec, Generated, decode, require_rows
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.prefix_cache import Prefix, Shape, learned_positions, left_padded, past, positions
 from course_lib.language.words import tr
@@ -32,7 +32,8 @@ class _Request:
 
     index: int
     prompt: str
-    ids: list[int]
+    ids: list[int]  # of the prompt
+    read: list[int]  # by the model: also what precedes the prompt
     prefix: Tensor | None
     room: int
 
@@ -47,12 +48,17 @@ class Generator:
         self.codec = load_codec(folder)
         model = model_folder.load_model(folder)
         self.folder, self.any_base = folder, any_base
+        # Digests of this base that prefixes recorded.
+        self.digests: set[str] = set()
         self.device = torch.device(compute.device())
         self.model = model.to(self.device)
-        end = model_folder.end_id(model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
-        if end is None:
+        self.rows = int(model.config.vocab_size)
+        ends = model_folder.end_ids(model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
+        # Each of them ends a text; one without an embedding is never written.
+        self.ends = [end for end in ends if 0 <= end < self.rows]
+        if not self.ends:
             raise CourseError(tr("{folder}: names no end-of-text token (eos_token_id)", folder=folder))
-        self.end = end
+        self.end = end = self.ends[0]
         self.begin = end if self.codec.begin is None else self.codec.begin
         # Discard the folder's own generation defaults, which would replace values that GenerateConfig leaves unset.
         self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)
@@ -60,18 +66,25 @@ class Generator:
     @cached_property
     def characters(self) -> CharacterMask | None:
         """The mask that keeps characters whole, or None if no token is a part of a character."""
-        table = byte_tokens.of_tokenizer(self.codec.tokenizer, self.model.config.vocab_size)
+        table = byte_tokens.of_tokenizer(self.codec.tokenizer, self.rows)
         return CharacterMask(table, self.device) if table.has_bytes else None
+
+    @cached_property
+    def not_tokens(self) -> list[int]:
+        """Ids in a padded vocabulary that are not tokens."""
+        return sorted(set(range(self.rows)) - set(self.codec.tokenizer.get_vocab().values()))
 
     @cached_property
     def shape(self) -> Shape:
         """The shape of the model's prefixes."""
         return Shape.of(frozen_base.read_config(self.folder))
 
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the model's weights, computed once and only if a prefix names its base model."""
-        return frozen_base.digest(self.folder)
+    def require(self, prefix: Prefix) -> None:
+        """Raise CourseError if a prefix does not belong to the model; its base is read only if the prefix names one."""
+        known = self.any_base or not prefix.base or prefix.base in self.digests
+        base = "" if known else frozen_base.digest(self.folder, prefix.base)
+        prefix.require(self.shape, base)
+        self.digests.add(base)
 
     def generate(
         self,
@@ -81,26 +94,31 @@ class Generator:
     ) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for each raw prompt; beam search returns the best one first.
 
-        An empty prompt starts a new document. Byte tokens always form whole characters (byte_tokens.py). In sampling,
-        the other prompts affect a prompt's text, because all prompts in a batch share one random generator.
+        An empty prompt starts a new document. If the course trained the base on documents, each of which begins with
+        `</s>`, so does a prompt without a prefix; prefixes are trained without it. Byte tokens always form whole
+        characters (byte_tokens.py). In sampling, the other prompts affect a prompt's text, because all prompts in a
+        batch share one random generator.
         """
         settings = settings or GenerateConfig()
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
         for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
-            prefix.require(self.shape, "" if self.any_base or not prefix.base else self.digest)
+            self.require(prefix)
         limit, requests = getattr(self.model.config, "max_position_embeddings", None), []
         for index, (prompt, own) in enumerate(zip(prompts, prefixes, strict=True)):
             ids, values = self.codec.encode(prompt), own.values if own else None
+            opening = self.codec.opening if values is None else ()
+            read = require_rows(self.codec, [*opening, *ids] or [self.begin], self.rows)
             taken = 0 if values is None or learned_positions(self.model.config) is None else len(values)
-            room = settings.room((len(ids) or 1) + taken, limit)
-            requests.append(_Request(index, prompt, ids, values, room))
+            room = settings.room(len(read) + taken, limit)
+            requests.append(_Request(index, prompt, ids, read, values, room))
         # Prompts are grouped by room, because a sequence that ends early takes up positions until the last one ends.
         # They are also grouped by length if a setting examines earlier tokens, because it would examine the padding,
         # too.
         looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
-        batches: dict[tuple[int, int], list[_Request]] = {}
+        batches: dict[tuple[int, ...], list[_Request]] = {}
         for each in requests:
-            batches.setdefault((each.room, len(each.ids) if looks_back else 0), []).append(each)
+            lengths = (len(each.ids), len(each.read)) if looks_back else ()
+            batches.setdefault((each.room, *lengths), []).append(each)
         answers: list[list[Generated]] = [[] for _ in requests]
         # Afterwards, the random generators continue from their earlier state
         gpus = [torch.cuda.current_device()] if self.device.type == "cuda" else []
@@ -114,7 +132,7 @@ class Generator:
     def _run(self, requests: list[_Request], settings: GenerateConfig) -> list[list[Generated]]:
         """Return the texts for one batch, which is padded on the left."""
         count = settings.num_return_sequences
-        inputs, mask = left_padded([each.ids or [self.begin] for each in requests], self.device, self.end)
+        inputs, mask = left_padded([each.read for each in requests], self.device, self.end)
         width = inputs.shape[1]
         outputs = self.model.generate(
             inputs,
@@ -124,7 +142,7 @@ class Generator:
         )
         new = outputs[:, width:].unflatten(0, (-1, count)).tolist()
         pairs = zip(requests, new, strict=True)
-        return [decode(self.codec, each.prompt, each.ids, ids, self.end) for each, ids in pairs]
+        return [decode(self.codec, each.prompt, each.ids, ids, *self.ends) for each, ids in pairs]
 
     def _after_prefixes(self, prefixes: list[Tensor | None], mask: Tensor, copies: int) -> dict[str, Any]:
         """Return the arguments of `generate` that place each sequence, of which it makes `copies`, after its prefix."""
@@ -148,9 +166,8 @@ class Generator:
             do_sample=settings.strategy == "sampling",
             num_beams=settings.beams,
             max_new_tokens=room,
-            eos_token_id=self.end,
+            eos_token_id=self.ends,
             pad_token_id=self.end,
-            # Ids in a padded vocabulary that are not tokens.
-            suppress_tokens=list(range(len(self.codec), self.model.config.vocab_size)) or None,
+            suppress_tokens=self.not_tokens or None,
             **{name: getattr(settings, name) for name in names},
         )

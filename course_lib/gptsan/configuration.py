@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from huggingface_hub.dataclasses import strict
 from torch import Tensor
 from transformers import PreTrainedConfig
@@ -10,7 +11,7 @@ from transformers import PreTrainedConfig
 from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
-from course_lib.gptsan.shape import MODEL_TYPE, read_shape
+from course_lib.gptsan.shape import EMBEDDINGS, MODEL_TYPE, read_shape
 
 
 @strict
@@ -78,6 +79,17 @@ def read_config(source: Path) -> GPTSanConfig:
         # transformers passes on any exception that its validators raise.
         raise CourseError(f"{path}: not a configuration of a GPTSAN: {one_line(error)}") from error
     return config
+
+
+def require_fitting(source: Path, config: GPTSanConfig) -> None:
+    """Raise CourseError if a folder has fewer weights than experts, or an output layer that is not the embedding."""
+    stored = weight_files.by_name(source)
+    experts = config.num_switch_layers * config.num_experts
+    if experts > len(stored):
+        raise CourseError(f"{source}: config.json says {experts} experts, the weights are {len(stored)} tensors")
+    head, embedding = stored.get("lm_head.weight"), stored.get(EMBEDDINGS[0])
+    if head is not None and embedding is not None and not torch.equal(head.float(), embedding.float()):
+        raise CourseError(f"{source}: lm_head.weight is not the embedding; allowed: a GPTSAN whose output layer is")
 
 
 def read_weights(source: Path) -> dict[str, Tensor]:

@@ -73,6 +73,13 @@ class Examples:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def tokens_per_example(self) -> float:
+        """The mean number of tokens in an example, without padding."""
+        examples: int = self.report["examples"]
+        tokens: int = self.report.get("tokens", examples * self.report["num_context"])
+        return tokens / examples
+
     def __getitem__(self, index: int) -> dict[str, npt.NDArray[np.int64]]:
         row = self.rows[index]
         return {name: np.array(self.arrays[name][row], np.int64) for name in FEATURES}

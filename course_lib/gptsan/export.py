@@ -38,7 +38,8 @@ def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:
         for name in held:
             if name in trained or not source:
                 value = (weights.tensors if name in weights.tensors else stored)[name].contiguous()
-                yield name, value.to(before[name].dtype if source else TORCH[weights.trained_as])
+                dtype = before[name].dtype if source else TORCH[weights.trained_as]
+                yield name, weight_files.converted(latest, name, value, dtype)
             else:
                 yield name, before[name].contiguous()
 

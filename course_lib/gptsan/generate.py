@@ -24,7 +24,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.byte_tokens import RECENT, ByteTokens
 from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
-from course_lib.gptsan.configuration import read_config
+from course_lib.gptsan.configuration import read_config, require_fitting
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM
@@ -75,6 +75,7 @@ class GPTSANGenerator:
                     vocab_size=config.vocab_size,
                 )
             )
+        require_fitting(folder, config)
         model = model_folder.load_weights(GPTSanForCausalLM, folder, config, dtype=dtype)
         return cls(model.to(device or compute.device()), tokenizer)
 

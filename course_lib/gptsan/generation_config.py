@@ -24,7 +24,7 @@ class GenerateConfig:
     )
     top_k: int = setting(120, "sample from this number of most probable tokens; 0 = all", ge=0)
     temperature: float = setting(
-        1.0, "the logits are divided by it; below 1: probable tokens become more probable", ge=0.01
+        1.0, "the logits are divided by it; below 1: probable tokens become more probable", ge=0.01, le=1e6
     )
     greedy: bool = setting(False, "always choose the most probable token, without sampling")
 

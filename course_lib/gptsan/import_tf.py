@@ -47,7 +47,10 @@ def import_tf(source: Path, folder: Path) -> dict[str, Any]:
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         with progress(sum(bundle.entries[variable.tf].size for variable in wanted), "B", "import") as bar:
             for variable in wanted:
-                yield from zip(variable.hf_names(shape), variable.to_hf(bundle.read(variable.tf)), strict=True)
+                value = bundle.read(variable.tf)
+                weight_files.require_float(bundle.prefix, variable.tf, value)
+                weight_files.require_finite(bundle.prefix, variable.tf, value)
+                yield from zip(variable.hf_names(shape), variable.to_hf(value), strict=True)
                 bar.update(bundle.entries[variable.tf].size)
 
     with atomic_folder(folder) as temporary:

@@ -147,6 +147,7 @@ class Gptsan(Task):
 
         from course_lib.checkpoints.model_folder import load_weights
         from course_lib.checkpoints.torch_dtypes import TORCH
+        from course_lib.gptsan.configuration import require_fitting
         from course_lib.gptsan.model import GPTSanForCausalLM
         from course_lib.training.freezing import freeze
 
@@ -154,6 +155,7 @@ class Gptsan(Task):
         checkpoint, dtype = settings.model.checkpoint, TORCH[settings.precision.dtype]
         model: GPTSanForCausalLM
         if checkpoint:
+            require_fitting(checkpoint, shape)
             model = load_weights(GPTSanForCausalLM, checkpoint, shape, dtype=dtype)
         else:
             # Under ZeRO stage 3, from_config shards the new weights as it creates them.
@@ -180,7 +182,7 @@ class Gptsan(Task):
             train=Samples(train, number, seed, mode, width),
             validation=Samples(held_out, len(held_out), seed, mode, width, shuffle=False) if len(held_out) else None,
             test=None,
-            tokens_per_sample=train.report["num_context"],
+            tokens_per_sample=train.tokens_per_example,
             samples_per_epoch=len(train),
             flops_per_token=settings.sizes().flops_per_token,
             collate=collate,

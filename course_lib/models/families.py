@@ -19,6 +19,7 @@ class Family:
     keys: Mapping[str, tuple[str, ...]]  # settings key → config.json keys, of which the first one is read
     constants: Callable[[ModelConfig], dict[str, Any]]  # further values in config.json
     embedding: str  # name of the embedding weight
+    head: str  # name of the output layer's weight in a file
     blocks: str  # module path of the transformer blocks
 
     def renamed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,6 +59,7 @@ GPT2 = Family(
     # The tanh approximation of GELU, as in Megatron and FleetX; gelu_new is the same without a fused kernel.
     constants=lambda _: {"activation_function": "gelu_pytorch_tanh"},
     embedding="transformer.wte.weight",
+    head="lm_head.weight",
     blocks="transformer.h",
 )
 GPT_NEOX = Family(
@@ -82,6 +84,7 @@ GPT_NEOX = Family(
         "tie_word_embeddings": False,
     },
     embedding="gpt_neox.embed_in.weight",
+    head="embed_out.weight",
     blocks="gpt_neox.layers",
 )
 BY_ARCHITECTURE: dict[str, Family] = {family.architecture: family for family in (GPT2, GPT_NEOX)}

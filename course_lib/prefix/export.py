@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import torch
 
+from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.deepspeed_shards import read_weights
 from course_lib.checkpoints.quiet import quiet
 from course_lib.generation.prefix_cache import Shape
@@ -54,7 +55,10 @@ def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], tar
     model = frozen_base.load(settings.model.base)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[f"base.{name}"])
+            value = weight_files.converted(run, name, tensors[f"base.{name}"], parameter.dtype)
+            parameter.copy_(value)
+    # The samples that it learned have nothing before them, other than the documents of a base (text_codec.py).
+    model.generation_config.bos_token_id = model.config.bos_token_id
     with run_dir.export_folder(run, target) as folder:
         with quiet():
             model.save_pretrained(folder)

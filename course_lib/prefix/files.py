@@ -17,6 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from course_lib.checkpoints.safe_load import refusal
+from course_lib.checkpoints.weight_files import require_finite
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, read_json, require_file
 from course_lib.generation.prefix_cache import Prefix as Prefix
@@ -92,6 +93,11 @@ def _read_peft(folder: Path) -> Prefix:
 
 def _described(values: Tensor, about: dict[str, Any]) -> Prefix:
     """Return the prefix with what a file says about it."""
+    kinds = {"task": str, "base": str, "settings": dict}
+    if not isinstance(about, dict):
+        raise ValueError(f"{about!r} describes no prefix")
+    if wrong := [key for key, kind in kinds.items() if not isinstance(about.get(key, kind()), kind)]:
+        raise ValueError(f"{wrong[0]} is {about[wrong[0]]!r}")
     shape = Shape(**about["shape"]) if about["shape"] else None
     return Prefix(values, about["task"], about.get("base", ""), shape, about.get("settings", {}))
 
@@ -99,10 +105,11 @@ def _described(values: Tensor, about: dict[str, Any]) -> Prefix:
 def write(prefix: Prefix, path: Path, form: Form = "course", base_folder: Path | None = None) -> None:
     """Write a prefix to a file (peft: a folder). The model in `base_folder` must match, and gives shape and digest."""
     if base_folder is not None:
-        shape, digest = Shape.of(frozen_base.read_config(base_folder)), frozen_base.digest(base_folder)
-        prefix.require(shape, digest)
-        prefix = replace(prefix, shape=shape, base=digest)
+        shape = Shape.of(frozen_base.read_config(base_folder))
+        prefix.require(shape, frozen_base.digest(base_folder, prefix.base))
+        prefix = replace(prefix, shape=shape, base=frozen_base.digest(base_folder))
     values = prefix.values.detach().float().cpu().contiguous().clone()
+    require_finite(path, f"prefix {prefix.task}", values)
     about: dict[str, Any] = {
         "task": prefix.task,
         "base": prefix.base,

@@ -151,7 +151,7 @@ class PrefixTask(Task):
             train=samples.Samples(train, number, seed),
             validation=samples.Samples(held_out, len(held_out), seed, shuffle=False) if held_out else None,
             test=None,
-            tokens_per_sample=round(mean(len(row.ids) - 1 for row in train)),
+            tokens_per_sample=mean(len(row.ids) - 1 for row in train),
             samples_per_epoch=len(train),
             flops_per_token=self.settings.sizes().flops_per_token,
             collate=samples.collate,

@@ -11,6 +11,7 @@ import yaml
 from huggingface_hub import ModelCard, ModelCardData
 from transformers import AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
 
+from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.deepspeed_shards import Weights, read_weights
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
@@ -61,7 +62,7 @@ Nothing but the loss was measured.
 # The first lines of a card, if the tokenizer takes prepared text.
 WARNING = """**Do not send raw text to another server** (vLLM, llama.cpp): its tokenizer can give wrong tokens, without
 an error. Send token ids, for example `prompt_token_ids` in vLLM, made with
-`course_lib.subword.folder.load(FOLDER).encode(text)`.
+`course_lib.pretrain.text_codec.load(FOLDER).prompt(text)`.
 
 """
 PREPARED = """The tokenizer expects text that is normalized and segmented as its training text was, which
@@ -72,17 +73,19 @@ it back:
 course generate {name} 早稲田大学で
 ```
 
-With `transformers` alone, prepare the prompt first; what comes back needs nothing:
+With `transformers` alone, let the course's codec make the ids: they begin with the token that precedes every document
+in training, and what comes back needs nothing:
 
 ```python
 from pathlib import Path
 
-from course_lib.subword import folder
-from transformers import pipeline
+import torch
+from course_lib.pretrain import text_codec
+from transformers import AutoModelForCausalLM
 
-prompt = folder.load(Path("{name}")).prepare("早稲田大学で")
-generator = pipeline("text-generation", "{name}")
-print(generator(prompt, return_full_text=False)[0]["generated_text"])
+codec, model = text_codec.load(Path("{name}")), AutoModelForCausalLM.from_pretrained("{name}")
+ids = codec.prompt("早稲田大学で")
+print(codec.decode(model.generate(torch.tensor([ids]))[0, len(ids) :].tolist()))
 ```
 """
 PLAIN = """```python
@@ -170,7 +173,10 @@ def _complete(shape: CausalConfig, padding: int | None) -> None:
 
 def _build(shape: CausalConfig, weights: Weights, dtype: torch.dtype, source: Path) -> CausalModel:
     """Build the model on the CPU."""
-    tensors = {name: tensor.contiguous().to(dtype) for name, tensor in weights.tensors.items()}
+    tensors = {
+        name: weight_files.converted(source, name, tensor.contiguous(), dtype)
+        for name, tensor in weights.tensors.items()
+    }
     if shape.tie_word_embeddings:
         tensors.setdefault(HEAD, tensors[BY_MODEL_TYPE[shape.model_type].embedding])
     with torch.device("meta"):

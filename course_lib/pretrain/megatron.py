@@ -19,7 +19,7 @@ from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH, torch_name
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
-from course_lib.pretrain.megatron_checkpoint import Checkpoint, open_checkpoint
+from course_lib.pretrain.megatron_checkpoint import Checkpoint, State, open_checkpoint, require_copy
 
 SHARD = 5_000_000_000  # maximum bytes of weights in one safetensors file
 # Maximum number of tensor ranks that the vocabulary of a merged checkpoint may have been padded for.
@@ -57,7 +57,10 @@ def convert(
             _use_tokenizer(source, config, tokenizer)
         # With Megatron's --embedding-weights-in-fp32, the layers have a narrower dtype than the embedding.
         config.dtype = TORCH[dtype] if dtype else source.ranks[0][WORDS].dtype
-        weights = ((name, value.to(config.dtype)) for name, value in gpt2_weights(source, config, padded))
+        weights = (
+            (name, weight_files.converted(source.folder, name, value, config.dtype))
+            for name, value in gpt2_weights(source, config, padded)
+        )
         parameters = weight_files.write(weights, folder, SHARD)
         config.save_pretrained(folder)
         GenerationConfig.from_model_config(config).save_pretrained(folder)
@@ -87,7 +90,11 @@ def _config(source: Checkpoint) -> GPT2Config:
         if extra or missing:
             problem = f"GPT-2 has no place for {', '.join(extra[:3])}" if extra else f"{', '.join(missing[:3])} missing"
             raise CourseError(f"{source.folder}: tensor rank {rank}: {problem}")
-    (rows, hidden), positions = first[WORDS].shape, first[POSITIONS].shape[0]
+    (rows, hidden), (positions, _) = (_matrix(source, first, name) for name in (WORDS, POSITIONS))
+    inner, _ = _matrix(source, first, "layers.0.mlp.dense_h_to_4h.weight")
+    heads = args.num_attention_heads
+    if heads < 1 or hidden % heads:
+        raise CourseError(f"{source.folder}: num_attention_heads is {heads}, the hidden size {hidden}")
     dropout = getattr(args, "hidden_dropout", 0.1)
     # Megatron uses the tanh approximation for its fused bias+GELU and for `openai_gelu`, and the exact GELU otherwise.
     fused = getattr(args, "bias_gelu_fusion", True) and not getattr(args, "onnx_safe", False)
@@ -97,7 +104,7 @@ def _config(source: Checkpoint) -> GPT2Config:
         n_embd=hidden,
         n_layer=args.num_layers,
         n_head=args.num_attention_heads,
-        n_inner=first["layers.0.mlp.dense_h_to_4h.weight"].shape[0] * ranks,
+        n_inner=inner * ranks,
         resid_pdrop=dropout,
         embd_pdrop=dropout,
         attn_pdrop=getattr(args, "attention_dropout", 0.1),
@@ -108,6 +115,14 @@ def _config(source: Checkpoint) -> GPT2Config:
         bos_token_id=None,
         eos_token_id=None,
     )
+
+
+def _matrix(source: Checkpoint, state: State, name: str) -> tuple[int, int]:
+    """Return the sizes of a weight that is a matrix."""
+    if state[name].ndim != 2:
+        raise CourseError(f"{source.folder}: {name} has shape {tuple(state[name].shape)}, expected a matrix")
+    rows, columns = state[name].shape
+    return rows, columns
 
 
 def _use_tokenizer(source: Checkpoint, config: GPT2Config, folder: Path) -> None:
@@ -162,4 +177,8 @@ def _merged(source: Checkpoint, name: str, dim: int | None, size: tuple[int, ...
             raise CourseError(
                 f"{source.folder}: {name} of rank {rank} has shape {tuple(value.shape)}, expected {expected}"
             )
-    return values[0] if dim is None else torch.cat(values, dim)
+    if dim is not None:
+        return torch.cat(values, dim)
+    for rank, value in enumerate(values):
+        require_copy(source.folder, name, f"tensor rank {rank}", values[0], value)
+    return values[0]

@@ -26,8 +26,17 @@ from course_lib.errors import CourseError
 State = dict[str, torch.Tensor]
 LAYER_FILE = re.compile(r"layer_(\d+)-model_(\d+)-model_states\.pt")
 RANK_FILE = re.compile(r"mp_rank_(\d+)_model_states\.pt")
-# Buffers, and the copy of the embedding in the last pipeline stage.
-LEFT_OUT = re.compile(r"_extra_state$|rotary_emb\.inv_freq$|^word_embeddings_for_head\.")
+# Buffers.
+LEFT_OUT = re.compile(r"_extra_state$|rotary_emb\.inv_freq$")
+# The embedding, and its copy in the last pipeline stage.
+WORDS, HEAD = "embedding.word_embeddings.weight", "word_embeddings_for_head.weight"
+# Training arguments that a conversion reads, with their types.
+WHOLE, NUMBER = (int, "a whole number"), (int | float, "a number")
+ARGUMENTS: dict[str, tuple[Any, str]] = {
+    "num_layers": WHOLE, "num_attention_heads": WHOLE, "tensor_model_parallel_size": WHOLE,
+    "make_vocab_size_divisible_by": WHOLE, "hidden_dropout": NUMBER, "attention_dropout": NUMBER,
+    "init_method_std": NUMBER, "layernorm_epsilon": NUMBER,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,15 +58,25 @@ def open_checkpoint(path: Path) -> Checkpoint:
     meta = loaded.get(0, {})
     args, version = meta.get("args"), meta.get("checkpoint_version", 0)
     needed = {"num_layers", "num_attention_heads"}
-    if not isinstance(args, Namespace) or not needed <= vars(args).keys() or version < 2:
+    known = isinstance(version, int | float) and version >= 2
+    if not isinstance(args, Namespace) or not needed <= vars(args).keys() or not known:
         raise CourseError(
             f"{folder}: no mp_rank_00_model_states.pt with the training arguments and checkpoint_version 2 or above; "
             "DeepSpeed's own tools merge ZeRO stage 3"
         )
     ranks = _from_layers(folder) or {rank: _tensors(whole.get("module") or {}) for rank, whole in loaded.items()}
+    for name, (kinds, allowed) in ARGUMENTS.items():
+        if not isinstance(value := getattr(args, name, None), kinds) and name in vars(args):
+            raise CourseError(f"{folder}: the training argument {name} is {value!r}; allowed: {allowed}")
     expected = getattr(args, "tensor_model_parallel_size", len(ranks))
-    if sorted(ranks) != list(range(expected)):
+    if len(ranks) != expected or sorted(ranks) != list(range(expected)):
         raise CourseError(f"{folder}: files of the tensor ranks {sorted(ranks)}; expected: 0 to {expected - 1}")
+    for rank, state in ranks.items():
+        if (head := state.pop(HEAD, None)) is not None:
+            require_copy(folder, WORDS, f"the output layer of tensor rank {rank}", state.get(WORDS, head), head)
+    if not 0 < args.num_layers <= len(ranks[0]):
+        found = len(ranks[0])
+        raise CourseError(f"{folder}: num_layers is {args.num_layers!r}; tensor rank 0 has {found} tensors")
     return Checkpoint(folder, args, meta.get("iteration", 0), [ranks[rank] for rank in range(expected)])
 
 
@@ -74,8 +93,20 @@ def _from_layers(folder: Path) -> dict[int, State]:
         else:
             first = int(match[1]) if first is None else first
             part = f"layers.{int(match[1]) - first}"
-        ranks.setdefault(int(match[2]), {}).update(_tensors({part: state}))
+        known = ranks.setdefault(int(match[2]), {})
+        for name, value in _tensors({part: state}).items():
+            # The last pipeline stage may save the embedding once more, as the output layer.
+            require_copy(folder, name, match[0], known.setdefault(name, value), value)
     return ranks
+
+
+def require_copy(folder: Path, name: str, place: str, first: torch.Tensor, other: torch.Tensor) -> None:
+    """Raise CourseError if two copies of a parameter, of which training updates each in the same way, differ."""
+    if first is not other and not (first.shape == other.shape and torch.equal(first, other)):
+        raise CourseError(
+            f"{folder}: {name} of {place} is not the copy that it should be: the training diverged; "
+            "allowed: a checkpoint whose ranks have the same values"
+        )
 
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.checkpoints import text_tokenizer
-from course_lib.checkpoints.model_folder import load_tokenizer
+from course_lib.checkpoints.model_folder import end_ids, generation_defaults, load_tokenizer, opening_id
 from course_lib.documents import with_newlines
 from course_lib.japanese import normalize
 from course_lib.subword import folder as tokenizers
@@ -28,6 +28,8 @@ class TextCodec:
     codec: Codec | None  # the course codec, or None if the folder has no preparation.json
     ids: Callable[[str], list[int]]  # the ids of a raw text: that of the codec, or of the folder's own files
     line_break: str = "\n"  # how the tokenizer writes a line break
+    opening: tuple[int, ...] = ()  # the ids that precede each text of a base that the course trained on documents
+    ends: tuple[int, ...] = ()  # the ids that end a text; empty if the folder names none
 
     def __len__(self) -> int:
         """Return the number of tokenizer entries; the model's vocabulary size can be larger."""
@@ -49,6 +51,11 @@ class TextCodec:
         """Return the token ids for raw text, without special tokens."""
         return self.ids(text)
 
+    def prompt(self, text: str) -> list[int]:
+        """Return the token ids that a model without a prefix reads before it continues a raw text."""
+        begin = [] if self.begin is None else [self.begin]
+        return [*self.opening, *self.encode(text)] or begin
+
     def decode(self, ids: list[int]) -> str:
         """Return the text for a list of token ids."""
         if self.codec:
@@ -68,8 +75,11 @@ class TextCodec:
 def load(folder: Path) -> TextCodec:
     """Load the TextCodec for a model or tokenizer folder."""
     tokenizer = load_tokenizer(folder)
-    if (folder / "preparation.json").is_file():
-        codec = tokenizers.load(folder)
-        return TextCodec(tokenizer, codec, codec.encode)
-    texts = text_tokenizer.load(folder)
-    return TextCodec(tokenizer, None, texts.encode, texts.line_break)
+    ends = tuple(end_ids(generation_defaults(folder).get("eos_token_id"), tokenizer.eos_token_id))
+    if not (folder / "preparation.json").is_file():
+        texts = text_tokenizer.load(folder)
+        return TextCodec(tokenizer, None, texts.encode, texts.line_break, ends=ends)
+    codec = tokenizers.load(folder)
+    begin = opening_id(folder)
+    opening = (begin,) if begin is not None and begin == tokenizer.eos_token_id else ()
+    return TextCodec(tokenizer, codec, codec.encode, opening=opening, ends=ends)

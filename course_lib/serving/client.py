@@ -59,12 +59,17 @@ class Client:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             message = mark("{url}: does not answer as a Triton server: {error}")
             raise CourseError(tr(message, url=self.url, error=one_line(error))) from error
-        if response.is_error:
-            raise CourseError(f"{self.url}: {' '.join(answer['error'].split())}")
-        return {
-            output["name"]: np.array(output["data"], DTYPES[dtypes[output["name"]]]).reshape(output["shape"])
-            for output in answer["outputs"]
-        }
+        if response.is_error and isinstance(answer, dict) and "error" in answer:
+            raise CourseError(f"{self.url}: {' '.join(str(answer['error']).split())}")
+        try:
+            return {
+                output["name"]: np.array(output["data"], DTYPES[dtypes[output["name"]]]).reshape(output["shape"])
+                for output in answer["outputs"]
+            }
+        # JSON of another kind, or numbers that a tensor has no place for
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            message = mark("{url}: does not answer as a Triton server: {error}")
+            raise CourseError(tr(message, url=self.url, error=one_line(error))) from error
 
 
 def ask(
@@ -76,14 +81,16 @@ def ask(
     Byte tokens that form no character are dropped: the server, which does not know the tokenizer, can choose them.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
-    response = client.infer(tensors(rows, codec, settings, task))
-    end, table = codec.tokenizer.eos_token_id, byte_tokens.of_tokenizer(codec.tokenizer)
+    # As in `course generate`, only a base without a prefix has something before a text.
+    opening = codec.opening if task is None else ()
+    response = client.infer(tensors([[*opening, *row] for row in rows], codec, settings, task))
+    ends, table = codec.ends or (codec.tokenizer.eos_token_id,), byte_tokens.of_tokenizer(codec.tokenizer)
     answers = []
     # The tensors have an axis of beams, of which there is one
     texts = zip(prompts, rows, response["output_ids"][:, 0], response["sequence_length"][:, 0], strict=True)
     for prompt, row, ids, length in texts:
-        new = before_end(ids[len(row) : length].tolist(), end)
-        answers.append(decode(codec, prompt, row, [table.whole(new)], end))
+        new = before_end(ids[len(opening) + len(row) : length].tolist(), *ends)
+        answers.append(decode(codec, prompt, row, [table.whole(new)], *ends))
     return answers
 
 
@@ -98,9 +105,13 @@ def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, tas
     for tensor in INPUTS:
         if tensor.field and hasattr(settings, tensor.field):
             request[tensor.name] = getattr(settings, tensor.field)
-    for name, words in (("bad_words_list", settings.bad_words), ("stop_words_list", settings.stop_words)):
+    bad, stop = ([tuple(codec.encode(word)) for word in words] for words in (settings.bad_words, settings.stop_words))
+    # The server's model has one end of a text.
+    if len(codec.ends) > 1:
+        stop += [(end,) for end in codec.ends]
+    for name, words in (("bad_words_list", bad), ("stop_words_list", stop)):
         if words:
-            request[name] = word_list([[tuple(codec.encode(word)) for word in words]] * len(ids))
+            request[name] = word_list([words] * len(ids))
     if task is not None:
         request["prompt_learning_task_name_ids"] = task
     return request

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from ctranslate2.converters.transformers import GPT2Loader, GPTNeoXLoader
 
-from course_lib.checkpoints.model_folder import end_id
+from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.model_folder import end_ids, write_generation_ids
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
@@ -58,7 +59,8 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         require_plain(config, source)
         tokens = {number: token for token, number in tokenizer.get_vocab().items()}
         names = [tokens.get(row) for row in range(config.vocab_size)]
-        end = end_id(model.generation_config.eos_token_id, tokenizer.eos_token_id)
+        ends = end_ids(model.generation_config.eos_token_id, tokenizer.eos_token_id)
+        end = next((end for end in ends if end < config.vocab_size), None)
         if end not in tokens:
             raise CourseError(f"{source}: names no end-of-text token (eos_token_id {end})")
         try:
@@ -76,9 +78,11 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         # AutoTokenizer chooses the tokenizer class based on model_type
         spec.config.add_attribute("model_type", config.model_type)
         spec.validate()
+        _require_room(model, source, quantization)
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         copy_tokenizer(source, folder, config.max_position_embeddings)
+        write_generation_ids(source, folder)
         record = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,
@@ -89,6 +93,16 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         write_json(folder / CONVERSION, record)
         size = (folder / "model.bin").stat().st_size
     return Ct2Export(target, quantization, size, names.count(None))
+
+
+def _require_room(model: Any, source: Path, quantization: Quantization) -> None:
+    """Raise CourseError if a weight has a value that the 16-bit format that it is stored in has no place for."""
+    others = quantization.rpartition("_")[2]
+    dtype = {"float16": torch.float16, "bfloat16": torch.bfloat16}.get(others)
+    for name, weight in model.named_parameters():
+        # int8 scales the rows of each matrix but the positions.
+        if dtype and (quantization == others or weight.ndim == 1 or name.endswith("wpe.weight")):
+            weight_files.converted(source, name, weight.detach(), dtype)
 
 
 @torch.no_grad()

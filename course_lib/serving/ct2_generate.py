@@ -15,7 +15,7 @@ import ctranslate2
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import read_json, require_file
 from course_lib.generation import byte_tokens
-from course_lib.generation.codec import Generated, decode
+from course_lib.generation.codec import Generated, decode, require_rows
 from course_lib.generation.config import GenerateConfig
 from course_lib.pretrain import text_codec
 
@@ -27,12 +27,16 @@ class Ct2Generator:
 
     def __init__(self, folder: Path, threads: int = 0) -> None:
         """Load a folder written by `course ct2 export`; `threads` is per batch, 0 for CTranslate2's choice."""
-        self.tokens: list[str] = json.loads(require_file(folder / "vocabulary.json").read_text(encoding="utf8"))
-        self.end = self.tokens.index(read_json(folder / "config.json")["eos_token"])
+        self.tokens = _vocabulary(folder / "vocabulary.json")
+        if (end := read_json(folder / "config.json").get("eos_token")) not in self.tokens:
+            raise CourseError(f"{folder / 'config.json'}: eos_token is {end!r}; allowed: an entry of vocabulary.json")
+        self.end = self.tokens.index(end)
         self.folder, self.threads = folder, threads
         self.codec = text_codec.load(folder)
         self.table = byte_tokens.of_tokenizer(self.codec.tokenizer, len(self.tokens))
         self.positions = int(self.codec.tokenizer.model_max_length)
+        ends = [end for end in self.codec.ends if end < len(self.tokens)]
+        self.ends = ends or [self.end]
         self._engine = self._open()
 
     def _open(self) -> Any:
@@ -43,10 +47,10 @@ class Ct2Generator:
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for each raw prompt; an empty prompt starts a new document."""
-        ids = [self.codec.encode(prompt) for prompt in prompts]
-        continuations = self.continue_ids([row or [self.end] for row in ids], settings)
+        ids = [require_rows(self.codec, self.codec.encode(prompt), len(self.tokens)) for prompt in prompts]
+        continuations = self.continue_ids([[*self.codec.opening, *row] or [self.end] for row in ids], settings)
         return [
-            decode(self.codec, prompt, row, list(map(self.table.whole, texts)), self.end)
+            decode(self.codec, prompt, row, list(map(self.table.whole, texts)), *self.ends)
             for prompt, row, texts in zip(prompts, ids, continuations, strict=True)
         ]
 
@@ -56,7 +60,7 @@ class Ct2Generator:
         """Return `num_return_sequences` lists of new ids for each input sequence, without the end-of-text token."""
         settings = settings or GenerateConfig()
         _require_possible(settings)
-        options: dict[str, Any] = {"min_length": settings.min_new_tokens}
+        options: dict[str, Any] = {"min_length": settings.min_new_tokens, "end_token": self.ends}
         if settings.strategy == "sampling":
             options |= {"sampling_topk": min(settings.top_k, len(self.tokens)), "sampling_topp": settings.top_p}
             options["sampling_temperature"] = settings.temperature
@@ -74,6 +78,17 @@ class Ct2Generator:
             for number, result in zip(numbers, results, strict=True):
                 continuations[number] = result.sequences_ids
         return continuations
+
+
+def _vocabulary(path: Path) -> list[str]:
+    """Return the tokens of a vocabulary.json by their ids."""
+    try:
+        tokens = json.loads(require_file(path).read_text(encoding="utf8"))
+    except (ValueError, RecursionError) as error:
+        raise CourseError(f"{path}: not readable as JSON: {one_line(error)}") from error
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise CourseError(f"{path}: not a list of tokens")
+    return tokens
 
 
 def _require_possible(settings: GenerateConfig) -> None:

@@ -68,7 +68,7 @@ class Models:
     def next_tokens(self, text: str, temperature: float, top_k: int) -> dict[str, float]:
         """Return the likeliest next tokens of a text and their probabilities; top_k 0: of all tokens."""
         model = self.gpt2
-        ids = model.codec.encode(text) or [model.begin]
+        ids = [*model.codec.opening, *model.codec.encode(text)] or [model.begin]
         limit = getattr(model.model.config, "max_position_embeddings", None) or len(ids)
         with self.lock, torch.inference_mode():
             read = torch.tensor([ids[-limit:]], device=model.device)
@@ -79,7 +79,7 @@ class Models:
 
     def _name(self, ids: list[int], token: int) -> str:
         """Return what a token adds to a text, or its name, for the end of a text and the bytes of a character."""
-        added = "" if token == self.gpt2.end else self.gpt2.codec.continuation(ids, [token])
+        added = "" if token in self.gpt2.ends else self.gpt2.codec.continuation(ids, [token])
         return added.strip("\ufffd") or str(self.gpt2.codec.tokenizer.convert_ids_to_tokens(token))
 
     def continue_text(self, text: str, temperature: float, top_k: int) -> str:
@@ -104,7 +104,8 @@ class Models:
         """Return the settings with a length for which the positions suffice, if the text leaves any."""
         limit = getattr(self.gpt2.model.config, "max_position_embeddings", None)
         longest = max((len(one.values) for one in self.tasks.values()), default=0)
-        left = limit - longest - (len(self.gpt2.codec.encode(text)) or 1) if limit else LENGTH
+        codec = self.gpt2.codec
+        left = limit - longest - (len(codec.opening) + len(codec.encode(text)) or 1) if limit else LENGTH
         return replace(how, max_new_tokens=max(1, min(LENGTH, left)))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from course_lib.errors import UsageError
+from course_lib.generation.config import LEAST, MOST
 from course_lib.language.words import tr
 from course_lib.serving.batch import Generation, TextBatch
 from course_lib.serving.request import Answer, TextRequest
@@ -76,10 +77,11 @@ class Engine:
         for name, words in ({"input_ids" if row.ids else "start_id": [ids]} | tokens).items():
             for token in (token for word in words for token in word if not 0 <= token < self.vocabulary):
                 yield name, token, tr("allowed: 0 to {last}", last=self.vocabulary - 1)
+        factors = f"{LEAST:g}–{MOST:g}"
         for name, value, good, allowed in (
             ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "0–1"),
-            ("temperature", row.temperature, 0 < row.temperature < torch.inf, "> 0"),
-            ("repetition_penalty", row.repetition_penalty, 0 < row.repetition_penalty < torch.inf, "> 0"),
+            ("temperature", row.temperature, LEAST <= row.temperature <= MOST, factors),
+            ("repetition_penalty", row.repetition_penalty, LEAST <= row.repetition_penalty <= MOST, factors),
             ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, "> 0, ≤ 1"),
             ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, "> 0, ≤ 1"),
             ("beam_width", row.beam_width, row.beam_width == 1, "1"),

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.model_folder import write_generation_ids
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
@@ -22,7 +23,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
 from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
-from course_lib.models.frozen_base import digest
+from course_lib.models import frozen_base
 from course_lib.notebooks.progress import progress
 from course_lib.prefix import files as prefix_files
 from course_lib.prefix.files import Prefix
@@ -92,6 +93,7 @@ def export(
         if has_tokenizer(model):
             (folder / TOKENIZER).mkdir()
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
+            write_generation_ids(model, folder / TOKENIZER)
         else:
             origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
         record = {
@@ -124,7 +126,7 @@ def named(argument: str) -> Prefix:
 def _fitting(prefixes: Sequence[Prefix], config: FtConfig, model: Path) -> tuple[dict[str, Tensor], str | None]:
     """Return the prefixes' values [P, L·2·H] by task, and the digest of the weights if any prefix records its base."""
     shape = Shape(config.layers, config.heads, config.head_size)
-    own = digest(model) if any(prefix.base for prefix in prefixes) else None
+    own = frozen_base.digest(model) if any(prefix.base for prefix in prefixes) else None
     values: dict[str, Tensor] = {}
     for prefix in prefixes:
         name = prefix.task
@@ -135,7 +137,7 @@ def _fitting(prefixes: Sequence[Prefix], config: FtConfig, model: Path) -> tuple
         if name in values:
             raise UsageError(f"--prefix {name}: occurs twice, so both would have the same file; give another NAME=")
         if len(prefix):
-            prefix.require(shape, own or "")
+            prefix.require(shape, own if own == prefix.base else frozen_base.digest(model, prefix.base))
         values[name] = prefix.values
     return values, own
 
@@ -147,19 +149,19 @@ def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor
     with progress(layout.total_bytes(config), "B", "export") as bar:
 
         def write(spec: TensorSpec, values: Tensor) -> None:
-            values = values.to(dtype)
             name = weight_map.full(spec.weight, config.family) if spec.weight else spec.name
+            values = weight_files.converted(model, name, values, dtype)
             parts = (values,) if spec.axis is None else values.chunk(config.ranks, spec.axis)
             for file, part in zip(spec.files(config.ranks), parts, strict=True):
                 part = part.contiguous()
-                weight_files.require_finite(model, name, part)
                 part.view(torch.uint8).numpy().tofile(folder / file)
                 bar.update(part.nbytes)
 
         for name, weight in _weights(model, origin, specs):
             values = weight_map.stored(weight, specs[name], config)
             if name.endswith(SUMMED):
-                values = values.to(dtype) / origin.biases_divided_by
+                full = weight_map.full(name, config.family)
+                values = weight_files.converted(model, full, values, dtype) / origin.biases_divided_by
             write(specs[name], values)
             if name == "embed_in.weight" and origin.tied:
                 write(specs["lm_head.weight"], values)
@@ -176,21 +178,19 @@ def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor
 
 def _weights(model: Path, origin: Origin, specs: dict[str, TensorSpec]) -> Iterator[tuple[str, Tensor]]:
     """Yield the model's weights under their short names, in the layout of the Hugging Face model, one at a time."""
-    # If the embedding serves as the output layer, a stored lm_head is ignored, as in transformers
-    tied = "lm_head.weight" if origin.tied or not origin.config.head else None
-    missing = specs.keys() - {tied}
-    for path in weight_files.files(model):
-        for full, weight in weight_files.weights(path).items():
-            name = weight_map.short(full)
-            if name is None or name == tied:
-                continue
-            weight_files.require_float(path, full, weight)
-            if name not in specs:
-                raise CourseError(f"{path}: {full} is no weight that the format can store")
-            if weight.shape != (shape := weight_map.shape(specs[name], origin.config)):
-                raise CourseError(f"{path}: {full} has shape {tuple(weight.shape)}, the configuration requires {shape}")
-            missing.discard(name)
-            yield name, weight.contiguous()
+    omitted = "lm_head.weight" if origin.tied or not origin.config.head else None
+    missing = specs.keys() - {omitted}
+    for full, weight in frozen_base.weights(model):
+        name = weight_map.short(full)
+        if name == omitted:
+            continue
+        weight_files.require_float(model, full, weight)
+        if name not in specs:
+            raise CourseError(f"{model}: {full} is no weight that the format can store")
+        if weight.shape != (shape := weight_map.shape(specs[name], origin.config)):
+            raise CourseError(f"{model}: {full} has shape {tuple(weight.shape)}, the configuration requires {shape}")
+        missing.discard(name)
+        yield name, weight.contiguous()
     for name in sorted(missing):
         if not (origin.zero_biases and name.endswith(("query_key_value.bias", "attention.dense.bias"))):
             raise CourseError(f"{model}: lacks {name}, which its configuration requires")

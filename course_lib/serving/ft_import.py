@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.model_folder import generation_defaults
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import UsageError
@@ -84,7 +85,15 @@ def import_folder(source: Path, target: Path, tokenizer: Path | None = None, giv
     with atomic_folder(target) as folder:
         weight_files.write(_weights(found, shape.tie_word_embeddings), folder, weight_files.SHARD)
         shape.save_pretrained(folder)
-        GenerationConfig.from_model_config(shape).save_pretrained(folder)
+        # Of an export by this course: all ends of a text, and what precedes it.
+        ids = (
+            {key: generation_defaults(tokenizer).get(key) for key in ("bos_token_id", "eos_token_id")}
+            if tokenizer
+            else {}
+        )
+        defaults = GenerationConfig.from_model_config(shape)
+        defaults.update(**{key: value for key, value in ids.items() if value is not None})
+        defaults.save_pretrained(folder)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, shape.max_position_embeddings)
         digest = frozen_base.digest(folder)
@@ -118,5 +127,6 @@ def _weights(found: FtFolder, tied: bool) -> Iterator[tuple[str, Tensor]]:
     with progress(layout.total_bytes(found.config), "B", "import") as bar:
         for name, tensor in reader.weights(found):
             bar.update(tensor.nbytes)
+            weight_files.require_finite(found.path, name, tensor)
             if not (tied and name == "lm_head.weight"):
                 yield weight_map.full(name, found.config.family), tensor

@@ -11,6 +11,12 @@ from course_lib.files import read_record
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import CONVERSION, LACKS, FtConfig
 
+# Settings that are numbers, with their types; the largest one that a position or a rotary base may have.
+NUMBERS: dict[str, Any] = {
+    "layer_norm_eps": (int, float), "layer_norm_epsilon": (int, float), "rope_theta": (int, float),
+    "max_position_embeddings": int,
+}  # fmt: skip
+LARGEST = 1 << 40
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # activation_type in config.ini → name in transformers
 
 
@@ -56,7 +62,7 @@ def opened(folder: Path, given: Given | None = None) -> FtFolder:
     conversion = read_record(record, {}, {"not_in_the_format": dict}) if record.is_file() else {}
     settings = _settings(config, conversion.get("not_in_the_format") or {}, given)
     recorded, allowed = conversion.get("biases_divided_by"), {1, ranks if config.family == "gptneox" else 1}
-    if recorded not in (None, *allowed):
+    if recorded is not None and (type(recorded) is not int or recorded not in allowed):
         raise CourseError(f"{record}: biases_divided_by = {recorded}: {ranks} ranks")
     if given.biases_divided_by not in (None, *allowed):
         choices = " or ".join(map(str, sorted(allowed)))
@@ -85,6 +91,10 @@ def _settings(config: FtConfig, recorded: dict[str, Any], given: Given) -> dict[
         if key in lacks and value is not None
     }
     for key in ("hidden_act", "activation_function"):
-        if key in settings and settings[key].value not in ACT2FN:
+        if key in settings and str(settings[key].value) not in ACT2FN:
             raise CourseError(f"{settings[key].source}: {key} {settings[key].value}: allowed: {', '.join(ACT2FN)}")
+    for key in settings.keys() & NUMBERS.keys():
+        value, kinds = settings[key].value, NUMBERS[key]
+        if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < LARGEST:
+            raise CourseError(f"{settings[key].source}: {key} is {value!r}; allowed: a number above 0")
     return settings

@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.checkpoints.model_folder import end_id
+from course_lib.checkpoints.model_folder import end_ids, generation_defaults
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
+from course_lib.models import frozen_base
+from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.models.frozen_base import read_config
 from course_lib.serving import layout
 from course_lib.serving.layout import LACKS, SUMMED, FtConfig
@@ -44,7 +46,8 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
     """Return a model's FasterTransformer configuration on `ranks` ranks; `name` None is the folder name."""
     hf = read_config(folder)
     require_plain(hf, folder)
-    end = end_id(hf.eos_token_id)
+    ends = end_ids(generation_defaults(folder).get("eos_token_id"), hf.eos_token_id)
+    end = next((end for end in ends if end < hf.vocab_size), None)
     if end is None:
         raise CourseError(f"{folder / 'config.json'}: eos_token_id is not set; the engine needs an end-of-text token")
     common = {
@@ -58,7 +61,12 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
         "dtype": dtype,
         "ranks": ranks,
     }
-    origin = _neox(hf, common, corrections) if hf.model_type == "gpt_neox" else _gpt2(hf, common, corrections)
+    # A configuration may tie the output layer to the embedding although the file has two that differ.
+    tied = bool(hf.tie_word_embeddings) and BY_MODEL_TYPE[hf.model_type].head not in dict(frozen_base.weights(folder))
+    create = _neox if hf.model_type == "gpt_neox" else _gpt2
+    origin = create(hf, common, corrections, tied)
+    if len(ends) > 1:
+        origin.notes.append(f"the engine ends a text at {end} only; `course ask` sends {ends} as stop words")
     key, activation = next(iter(origin.lacks.items()))
     if activation not in TANH_GELU and not (activation == "relu" and origin.config.activation):
         effect = "small differences" if activation == "gelu" else "different output"
@@ -86,13 +94,13 @@ def rotary(hf: Any) -> int:
     return int(hf.hidden_size // hf.num_attention_heads * hf.rope_parameters.get("partial_rotary_factor", 1.0))
 
 
-def _neox(hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
+def _neox(hf: Any, common: dict[str, Any], corrections: Corrections, tied: bool) -> Origin:
     rope, parallel, ranks = hf.rope_parameters, bool(hf.use_parallel_residual), common["ranks"]
     lacks = {key: (hf.to_dict() | rope)[key] for key in LACKS["gptneox"]}
     sizes = {"inter_size": hf.intermediate_size, "rotary": rotary(hf)}
     config = FtConfig("gptneox", parallel_residual=parallel, **sizes, **common)
     divided = ranks if parallel or not corrections.bias_scaling else 1
-    origin = Origin(config, lacks, bool(hf.tie_word_embeddings), divided, not hf.attention_bias)
+    origin = Origin(config, lacks, tied, divided, not hf.attention_bias)
     both = " and ".join(SUMMED)
     if divided > 1 and not parallel:
         origin.notes.append(f"{both} are divided by {ranks}, as upstream: the engine's output will be wrong")
@@ -106,8 +114,8 @@ def _neox(hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
     return origin
 
 
-def _gpt2(hf: Any, common: dict[str, Any], corrections: Corrections) -> Origin:
-    inner, tied, eps = hf.n_inner or 4 * hf.n_embd, bool(hf.tie_word_embeddings), hf.layer_norm_epsilon
+def _gpt2(hf: Any, common: dict[str, Any], corrections: Corrections, tied: bool) -> Origin:
+    inner, eps = hf.n_inner or 4 * hf.n_embd, hf.layer_norm_epsilon
     relu = hf.activation_function == "relu"
     config = FtConfig(
         "gpt",

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.checkpoints.model_folder import end_id
+from course_lib.checkpoints.model_folder import end_ids
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, human_size, require_other
 from course_lib.language.words import tr
@@ -28,10 +28,12 @@ from course_lib.serving.ft_source import TANH_GELU, require_plain, rotary
 ARCHITECTURES = {"gpt2": gguf.MODEL_ARCH.GPT2, "gpt_neox": gguf.MODEL_ARCH.GPTNEOX}
 # GPT-2 stores these matrices as [input, output]; llama.cpp reads [output, input].
 TRANSPOSED = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight$")
+# Each of these tokens ends a text in llama.cpp.
+END_KEYS = (gguf.Keys.Tokenizer.EOS_ID, gguf.Keys.Tokenizer.EOT_ID, gguf.Keys.Tokenizer.EOM_ID)
 BYTE = re.compile("<0x[0-9A-F]{2}>")
 DESCRIPTION = (
     "Send token ids, not text: llama.cpp's tokenizer gives other tokens than the model's own, without an error. "
-    "Make the ids with course_lib.pretrain.text_codec.load(FOLDER).encode(text)."
+    "Make the ids with course_lib.pretrain.text_codec.load(FOLDER).prompt(text)."
 )
 
 
@@ -60,17 +62,18 @@ def export(source: Path, target: Path) -> GgufExport:
     if (activation := getattr(config, key)) not in TANH_GELU:
         raise CourseError(f"{source}: {key} is {activation}; allowed with llama.cpp: {', '.join(TANH_GELU)}")
     codec, model = text_codec.load(source), frozen_base.load(source)
-    end = end_id(model.generation_config.eos_token_id, codec.tokenizer.eos_token_id)
+    ends = end_ids(model.generation_config.eos_token_id, codec.tokenizer.eos_token_id)
     known = codec.tokenizer.get_vocab().values()
-    if end is None or end not in known:
-        raise CourseError(f"{source}: names no end-of-text token (eos_token_id {end})")
     rows = min(config.vocab_size, max(known) + 1)
+    if not ends or not {*ends} <= {*known} & {*range(rows)} or len(ends) > len(END_KEYS):
+        allowed = f"1 to {len(END_KEYS)} tokens of its vocabulary"
+        raise CourseError(f"{source}: ends a text with {ends or 'no token'} (eos_token_id); allowed: {allowed}")
     with atomic_write(target) as file:
         writer = gguf.GGUFWriter(file.name, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[config.model_type]])
         writer.add_name(source.resolve().name)
         writer.add_description(DESCRIPTION)
         _add_settings(writer, config)
-        _add_vocabulary(writer, codec, rows, end)
+        _add_vocabulary(writer, codec, rows, ends)
         for name, tensor in _tensors(model, rows):
             writer.add_tensor(name, np.ascontiguousarray(tensor.float().numpy()))
         try:
@@ -100,7 +103,7 @@ def _add_settings(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter, codec: text_codec.TextCodec, rows: int, end: int) -> None:
+def _add_vocabulary(writer: gguf.GGUFWriter, codec: text_codec.TextCodec, rows: int, ends: list[int]) -> None:
     """Add the first `rows` tokens as a sentencepiece vocabulary, the kind that prints `<0xE3>` as a byte."""
     tokenizer = codec.tokenizer
     tokens = {number: token for token, number in tokenizer.get_vocab().items()}
@@ -108,15 +111,16 @@ def _add_vocabulary(writer: gguf.GGUFWriter, codec: text_codec.TextCodec, rows: 
     kinds = [gguf.TokenType.BYTE if BYTE.fullmatch(name) else gguf.TokenType.NORMAL for name in names]
     for row in {*range(rows)} - tokens.keys():
         kinds[row] = gguf.TokenType.UNUSED
-    for number in tokenizer.all_special_ids:
+    for number in (number for number in tokenizer.all_special_ids if number < rows):
         kinds[number] = gguf.TokenType.UNKNOWN if number == tokenizer.unk_token_id else gguf.TokenType.CONTROL
     writer.add_tokenizer_model("llama")
     writer.add_token_list(names)
     writer.add_token_scores([0.0] * rows)
     writer.add_token_types(kinds)
     # For the course's tokenizers, the end of the text before precedes a text.
-    writer.add_bos_token_id(end if codec.begin is None else codec.begin)
-    writer.add_eos_token_id(end)
+    writer.add_bos_token_id(ends[0] if codec.begin is None else codec.begin)
+    for key, end in zip(END_KEYS, ends, strict=False):
+        writer.add_uint32(key, end)
     writer.add_add_bos_token(False)
     writer.add_add_space_prefix(False)
 
@@ -127,7 +131,8 @@ def _tensors(model: Any, rows: int) -> Iterator[tuple[str, Tensor]]:
     heads, hidden = config.num_attention_heads, config.hidden_size
     names = gguf.get_tensor_name_map(ARCHITECTURES[config.model_type], config.num_hidden_layers)
     weights = model.state_dict()
-    if config.model_type == "gpt2" and config.tie_word_embeddings:
+    # llama.cpp takes the embedding as the output layer of a GPT-2 that has none; a GPT-NeoX always has one.
+    if config.model_type == "gpt2" and torch.equal(weights["lm_head.weight"], weights["transformer.wte.weight"]):
         del weights["lm_head.weight"]
     for name, value in weights.items():
         found = names.get_name(name, (".weight", ".bias"))

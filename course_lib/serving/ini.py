@@ -77,6 +77,10 @@ def read(folder: Path, ranks: int) -> tuple[FtConfig, list[str]]:
     family = families[0]
     keys, section = KEYS[family], parser[family]
     values = {field: _value(path, section, key) for key, field in keys.items()}
+    files = sum(1 for _ in folder.iterdir())
+    # Each layer has several files.
+    if values["layers"] > files:
+        raise CourseError(f"{path}: [{family}] num_layer = {values['layers']}: the folder holds {files} files")
     warnings = [f"{key} is missing: {what}" for key, what in MISSING.items() if key in keys and key not in section]
     warnings += [f"{key} is unknown to this course" for key in section if key not in keys and key not in OPTIONAL]
     if values.get("ranks") not in (None, ranks):

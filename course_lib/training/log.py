@@ -29,7 +29,7 @@ PEAK_TFLOPS = {
 class Meter:
     """A meter for time and speed between log entries."""
 
-    tokens_per_step: int  # over all ranks
+    tokens_per_step: float  # over all ranks, without padding
     ranks: int
     flops_per_token: float  # forward and backward pass, without recomputation
     peak_flops: float | None  # per device [FLOP/s]; None if unknown

@@ -20,7 +20,7 @@ class RunSamples:
     train: Any  # a dataset, in training order
     validation: Any | None
     test: Any | None
-    tokens_per_sample: int
+    tokens_per_sample: float  # the mean, without padding
     samples_per_epoch: float
     flops_per_token: float
     collate: Callable[[list[Any]], dict[str, Any]]

@@ -10,6 +10,7 @@ from typing import Any
 
 from course_lib.world.genre import Facts, Genre
 from course_lib.world.genres import GENRES
+from course_lib.world.passages import Passages
 
 SENTENCE = re.compile(r"[^。]*。|[^。]+$")
 FIELD = re.compile(r"\\\{(\w+)\\\}")
@@ -109,15 +110,7 @@ def table(texts: Sequence[str], training: Iterable[str] = ()) -> dict[str, Any]:
         "genres": dict(Counter(str(verdict.genre) for verdict in verdicts).most_common()),
     }
     if whole := {*training}:
-        known = {span for text in whole for span in _spans(SENTENCE.findall(text))}
-        copied = (len(span) for verdict in verdicts for span in _spans(verdict.sentences) if span in known)
+        known = Passages(map(SENTENCE.findall, whole))
         found["copied"] = sum(text in whole for text in texts) / max(1, len(texts))
-        found["longest copied span"] = max(copied, default=0)
+        found["longest copied span"] = max((known.longest(verdict.sentences) for verdict in verdicts), default=0)
     return found
-
-
-def _spans(sentences: list[str]) -> Iterable[str]:
-    """Yield all texts of sentences in a row."""
-    for start in range(len(sentences)):
-        for end in range(start + 1, len(sentences) + 1):
-            yield "".join(sentences[start:end])

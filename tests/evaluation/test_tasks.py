@@ -138,3 +138,49 @@ def test_data_that_is_not_there_is_reported_before_a_model_is_opened(
 def test_a_limit_needs_tasks_and_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli._main(["evaluate", "model", "--minimal-pairs", "grammar", *arguments]) == 2
     assert "--limit" in capsys.readouterr().err
+
+
+def counting(path: Path, name: str, rows: int) -> Path:
+    """A task with this name in its file, on a number of examples."""
+    data = write(path.with_suffix(".jsonl"), [{"begin": SENTENCE[:5], "rest": SENTENCE[5:]}] * rows)
+    task = {
+        "task": name, "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "test_split": "test", "output_type": "loglikelihood", "doc_to_text": "{{begin}}", "doc_to_target": "{{rest}}",
+        "metric_list": [{"metric": "acc"}],
+    }  # fmt: skip
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(task), encoding="utf8")
+    return path
+
+
+@pytest.mark.parametrize("file", ["b.yaml", "inner/c.yaml", "d.yml"])
+def test_the_named_file_is_measured_and_no_neighbour(file: str, tmp_path: Path) -> None:
+    from course_lib.evaluation.tasks import Tasks
+
+    for number, each in enumerate(("a.yaml", "b.yaml", "inner/c.yaml", "d.yml"), start=1):
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        counting(tmp_path / each, "pairs", number)
+    tasks = Tasks.load([str(tmp_path / file)])
+    wanted = {"b.yaml": 2, "inner/c.yaml": 3, "d.yml": 4}[file]
+    assert tasks.names == ("pairs",)
+    assert len(list(tasks.manager.load(["pairs"])["tasks"]["pairs"].test_docs())) == wanted
+
+
+def test_two_files_with_one_name_are_refused(tmp_path: Path) -> None:
+    from course_lib.evaluation.tasks import Tasks
+
+    first, second = counting(tmp_path / "a.yaml", "pairs", 1), counting(tmp_path / "b.yaml", "pairs", 2)
+    with pytest.raises(UsageError, match="^--tasks: pairs is the name of several tasks; allowed: each name once$"):
+        Tasks.load([str(first), str(second)])
+    assert Tasks.load([str(first), str(first)]).names == ("pairs",)
+    both = Tasks.load([str(first), str(counting(tmp_path / "c.yaml", "others", 3))])
+    assert both.names == ("pairs", "others")
+
+
+def test_an_include_that_is_missing_is_one_line(tmp_path: Path) -> None:
+    from course_lib.evaluation.tasks import Tasks
+
+    (tmp_path / "a.yaml").write_text("task: t\ninclude: none.yaml\n", encoding="utf8")
+    with pytest.raises(CourseError, match=r"^--tasks: .*a.yaml: .*none.yaml") as error:
+        Tasks.load([str(tmp_path / "a.yaml")])
+    assert "\n" not in str(error.value)

@@ -1,5 +1,7 @@
 """The base: which folders are taken, and a digest of the weights that does not see how they are stored in files."""
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -63,3 +65,69 @@ def test_what_is_no_base_is_refused_in_one_line(folder: Path, tmp_path: Path) ->
     for reader in (load, digest):
         with pytest.raises(CourseError, match="cut short"):
             reader(folder)
+
+
+def as_stored(weights: dict[str, torch.Tensor]) -> str:
+    """The digest of earlier versions: of all tensors of a file as they are."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        total.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        total.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def test_masks_a_repeated_head_and_short_names_are_the_same_base(folder: Path, tmp_path: Path) -> None:
+    found = digest(folder)
+    weights = load_file(folder / "model.safetensors")
+    assert found == as_stored(weights)
+    is_gpt2 = "transformer.wte.weight" in weights
+    more: dict[str, torch.Tensor] = {}
+    for layer in range(3):
+        where = f"transformer.h.{layer}.attn" if is_gpt2 else f"gpt_neox.layers.{layer}.attention"
+        more[f"{where}.bias"] = torch.ones(1, 1, 48, 48, dtype=torch.uint8).tril()
+        more[f"{where}.masked_bias"] = torch.tensor(-1e4)
+    if is_gpt2:
+        more["lm_head.weight"] = weights["transformer.wte.weight"]
+    shutil.copytree(folder, tmp_path / "bin")
+    (tmp_path / "bin/model.safetensors").unlink()
+    torch.save(weights | more, tmp_path / "bin/pytorch_model.bin")
+    assert digest(tmp_path / "bin") == found
+    # What a prefix recorded before stays right.
+    old = as_stored(weights | more)
+    assert digest(tmp_path / "bin", old) == old != found == digest(tmp_path / "bin", "0" * 64)
+    short = {name.removeprefix("transformer.").removeprefix("gpt_neox."): value for name, value in weights.items()}
+    torch.save(short, tmp_path / "bin/pytorch_model.bin")
+    assert digest(tmp_path / "bin") == found
+
+
+def test_integers_are_no_weights(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    name = sorted(weights)[3]
+    for dtype in (torch.int8, torch.uint8, torch.int64, torch.bool):
+        save_file(weights | {name: weights[name].to(dtype)}, folder / "model.safetensors", {"format": "pt"})
+        with pytest.raises(CourseError, match=f"{name} is stored as {str(dtype).removeprefix('torch.')}; allowed: "):
+            load(folder)
+    save_file(weights | {name: weights[name].double()}, folder / "model.safetensors", {"format": "pt"})
+    assert load(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("num_hidden_layers", 10**9, "1000000000 layers, the weights are"),
+        ("vocab_size", 10**9, "parameters, the weights hold"),
+        ("max_position_embeddings", 10**12, "parameters, the weights hold"),
+        ("hidden_size", 1 << 20, "parameters, the weights hold"),
+    ],
+)
+def test_sizes_are_compared_with_the_file_before_a_model_is_built(
+    folder: Path, key: str, value: int, said: str
+) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    names = {"num_hidden_layers": "n_layer", "max_position_embeddings": "n_positions", "hidden_size": "n_embd"}
+    name = names.get(key, key) if config["model_type"] == "gpt2" else key
+    if name == "max_position_embeddings":
+        pytest.skip("a GPT-NeoX has no weights for its positions")
+    (folder / "config.json").write_text(json.dumps(config | {name: value}))
+    with pytest.raises(CourseError, match=said):
+        load(folder)
