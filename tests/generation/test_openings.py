@@ -177,7 +177,7 @@ def beyond(foreign: Path, tmp_path: Path) -> Path:
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text())
     rows = json.loads((folder / "config.json").read_text())["vocab_size"]
-    added = {"id": rows, "content": "[NEW]", "special": True}
+    added = {"id": rows, "content": "[NEW]", "special": False}
     others = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     content["added_tokens"].append(added | others)
     # The entries between the vocabulary and the new one.
@@ -186,7 +186,6 @@ def beyond(foreign: Path, tmp_path: Path) -> Path:
         for number in range(len(content["model"]["vocab"]), rows)
     ]
     path.write_text(json.dumps(content))
-    change(folder / "tokenizer_config.json", pad_token="[NEW]")
     return folder
 
 

@@ -214,7 +214,7 @@ def test_the_same_bytes_wherever_a_tokenizer_is_trained(place: Path, tmp_path: P
         subprocess.run(command, check=True, cwd=home, env=environment)
         products = (path for path in home.glob("*/*") if path.is_file())
         made.append({str(path.relative_to(home)): path.read_bytes() for path in products})
-    assert len(made[0]) == 3 * 3 + 2 and made[0] == made[1]
+    assert len(made[0]) == 3 * 4 + 2 and made[0] == made[1]
     assert [name for name, content in made[0].items() if b"elsewhere" in content or b"/tmp" in content] == []
 
 
