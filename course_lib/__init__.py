@@ -1,3 +1,3 @@
 """Library for the Japanese language model course: one package per chapter, and shared packages under them."""
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
