@@ -353,3 +353,17 @@ def test_bundled_data_is_found_or_refused() -> None:
     assert workspace.data("jawiki-sample.xml.bz2").is_file()
     with pytest.raises(UsageError, match=r"nope\.txt.*jawiki-sample"):
         workspace.data("nope.txt")
+
+
+def test_a_product_that_a_command_writes_is_fresh(own_workspace: Path) -> None:
+    """Such as a tokenizer: the command's function replaces the folder of the product, and marks it."""
+
+    def build(folder: Path, _inputs: list[Path], _settings: Any) -> dict[str, Any]:
+        with files.atomic_folder(folder) as written:
+            (written / "text").write_text("one")
+        return {}
+
+    product = Product("a/first", build)
+    assert product.path() == own_workspace / "tiny/a/first"
+    assert product.state() == FRESH
+    assert sorted(os.listdir(product.folder)) == [files.MARK, workspace.MANIFEST, "text"]

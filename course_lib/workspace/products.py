@@ -245,7 +245,8 @@ def _write_manifest(
     counts: dict[str, Any],
     seconds: float,
 ) -> None:
-    written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    # The mark of the folder is written behind the manifest.
+    written = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / files.MARK]
     inputs: dict[str, Any] = {
         _key(source): _fingerprint(source.manifest())
         if isinstance(source, Product)
