@@ -43,13 +43,13 @@ KANA = "ぁ-ゖ\u3099-ゟァ-ヺー-ヿㇰ-ㇿｦ-ﾟ"
 # Stand for ――, ⁻, ₋ and ¥ while neologdn changes the other signs. U+FDD0 to U+FDEF are noncharacters, which `CONTROL`
 # removes from any text.
 KEPT = {"――": "\ufdd0", "⁻": "\ufdd1", "₋": "\ufdd2", "¥": "\ufdd3"}
-# Unicode blocks of kana, kanji and their punctuation, without those that are Chinese or Korean only; and the full-width
-# signs that neologdn leaves full-width. Other full-width forms count as the ASCII characters that they become.
+# Unicode blocks of kana, kanji and their punctuation, without what is Chinese, Korean, a number (㉑) or a unit in Latin
+# letters (㎞) only; and the full-width signs that neologdn leaves full-width. Other full-width forms count as the ASCII characters that they become.
 JAPANESE = (
     # CJK Radicals Supplement and Kangxi Radicals, CJK Symbols and Punctuation, Hiragana, Katakana, Kanbun
     "\u2e80-\u2fdf\u3001-\u30ff\u3190-\u319f"
-    # Katakana Phonetic Extensions, the Japanese part of Enclosed CJK Letters and Months, CJK Compatibility
-    "\u31f0-\u31ff\u3220-\u325f\u3280-\u33ff"
+    # Katakana Phonetic Extensions, the Japanese parts of Enclosed CJK Letters and Months and of CJK Compatibility
+    "\u31f0-\u31ff\u3220-\u3247\u3280-\u32b0\u32c0-\u32cb\u32d0-\u3370\u337b-\u337f\u33e0-\u33fe"
     # CJK Unified Ideographs and Extension A, Compatibility Ideographs and Forms, half-width punctuation and katakana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff5f-\uff9f"
     # Kana Extended and Supplement, planes 2 and 3 (kanji)
