@@ -45,8 +45,6 @@ AFTER_NAME = re.compile(
     rf"(を[^ぁ-ゟ]|の[ァ-ヺ一-龠]|のよう[なに])|を|など|、|{COMPOUND}|{PARTICLE}[「『A-Za-z\dァ-ヺ一-鿿]|(?:[はのにもへ]|から|まで)[、，,]"
 )
 AFTER_NAME_BEGINS = "をがはのにでとへやもかまなだ、"
-# A remark in round brackets begins like this.
-REMARK = ("（", "(")
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
@@ -129,8 +127,8 @@ def _split(line: str) -> list[str]:
         if inside:
             if _is_enclosed(line, start, candidate, inside):
                 continue
-            if run_end < end and (candidate["closing"] or text.startswith(REMARK, end)):
-                run_end = _run_end(line, end, inside)
+            if run_end < end:
+                run_end = _run_end(line, end, inside, "「『“（(" if candidate["closing"] else "（(")
         if not _ends_here(text, candidate, run_end):
             continue
         if sentence := line[start:end].strip():
@@ -181,10 +179,10 @@ def _enclosed(line: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def _run_end(line: str, at: int, inside: list[tuple[int, int]]) -> int:
-    """Return where the quotations and remarks in round brackets end that follow each other directly from `at`."""
+def _run_end(line: str, at: int, inside: list[tuple[int, int]], kinds: str) -> int:
+    """Return where the bracket pairs end that follow each other directly from `at` and open with one of `kinds`."""
     pair = bisect_left(inside, (at, -1))
-    while pair < len(inside) and inside[pair][0] == at and line[at] in "「『“（(":
+    while pair < len(inside) and inside[pair][0] == at and line[at] in kinds:
         at = inside[pair][1] + 1
         pair += 1
     return at
@@ -197,8 +195,8 @@ def _innermost(waiting: list[tuple[str, int]], kind: str) -> int | None:
 def _ends_here(line: str, candidate: re.Match[str], run_end: int) -> bool:
     """Return whether the sentence ends at the candidate, which must be outside brackets.
 
-    If the candidate closes a quotation or has a remark behind it, `run_end` is the end of the run of quotations and
-    remarks that it belongs to.
+    `run_end` is the end of the run of quotations and remarks behind a candidate that closes a quotation, or of the
+    remarks behind another candidate.
     """
     mark, at, end = candidate["mark"], candidate.start(), candidate.end()
     if end == len(line):

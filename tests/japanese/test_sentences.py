@@ -166,6 +166,7 @@ def test_a_mark_at_the_end_of_a_name_ends_no_sentence(text: str) -> None:
         ("満員。", "とはいえ乗る。"),
         ("歩いた。", "（図）を見よ。"),
         ("到着。", "（写真）次は東京。"),
+        ("発売決定！", "（十月）「新作」が登場。"),
     ],
 )
 def test_a_word_that_begins_like_a_particle_begins_a_sentence(first: str, second: str) -> None:
@@ -181,6 +182,7 @@ def test_a_word_that_begins_like_a_particle_begins_a_sentence(first: str, second
         ["彼は「はい。」『いいえ。』「さあ?」と答えた。", "次。"],
         ["「はい。」「いいえ」と答えた。"],
         ["「はい。」（笑）「いいえ。」と答えた。"],
+        ["「はい。」「いや。」（声）「いいえ。」と答えた。"],
         ["「はい。」「いいえ。」。"],
         ["「はい。」", "「いいえ。", "と言った。"],
         ["「そうか。」「うん。」としか言わない。"],
