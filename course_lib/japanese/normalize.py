@@ -2,7 +2,7 @@
 
 neologdn normalizes half-width kana, full-width ASCII, and runs of ー and 〜. This module handles spaces, what neologdn
 does not handle (other whitespace, control characters, the voiced sound marks of hiragana), the signs that neologdn
-damages, and ▁, which sentencepiece reserves for itself. The result is not NFKC: ①, ㈱ and Ⅳ are left unchanged.
+damages, and ▁. The result is not NFKC: ①, ㈱ and Ⅳ are left unchanged.
 
 A space is removed if the character before or behind it is Japanese (日本 Python 会 → 日本Python会): kana, kanji, or the
 punctuation of both. Letters, digits and signs of other scripts, full-width ones included, keep the spaces between them
@@ -23,6 +23,9 @@ notice 外来語の表記 (1991) use ー only there. In this module, the charact
 
 Other signs that neologdn changes: ⁻ and ₋ are no hyphens (10⁻²⁷, xₙ₋₁), ¥ and ￥ are both the yen sign ¥, ‘ becomes '
 like ’, and a voiced sound mark without a kana that it voices stays ゛ or ゜ (あ゛).
+
+▁ (U+2581) becomes _, because sentencepiece writes spaces as ▁: decoding a Unigram model's tokens would return any ▁ of
+the text as a space, or drop it.
 """
 
 import re
@@ -43,13 +46,14 @@ KANA = "ぁ-ゖ\u3099-ゟァ-ヺー-ヿㇰ-ㇿｦ-ﾟ"
 # Stand for ――, ⁻, ₋ and ¥ while neologdn changes the other signs. U+FDD0 to U+FDEF are noncharacters, which `CONTROL`
 # removes from any text.
 KEPT = {"――": "\ufdd0", "⁻": "\ufdd1", "₋": "\ufdd2", "¥": "\ufdd3"}
-# Unicode blocks of kana, kanji and their punctuation, without those that are Chinese or Korean only; and the full-width
-# signs that neologdn leaves full-width. Other full-width forms count as the ASCII characters that they become.
+# Unicode blocks of kana, kanji and their punctuation, without what is only Chinese or Korean, a number (㉑) or a unit
+# in Latin letters (㎞); and the full-width signs that neologdn leaves full-width. Other full-width forms count as the
+# ASCII characters that they become.
 JAPANESE = (
     # CJK Radicals Supplement and Kangxi Radicals, CJK Symbols and Punctuation, Hiragana, Katakana, Kanbun
     "\u2e80-\u2fdf\u3001-\u30ff\u3190-\u319f"
-    # Katakana Phonetic Extensions, the Japanese part of Enclosed CJK Letters and Months, CJK Compatibility
-    "\u31f0-\u31ff\u3220-\u325f\u3280-\u33ff"
+    # Katakana Phonetic Extensions, the Japanese parts of Enclosed CJK Letters and Months and of CJK Compatibility
+    "\u31f0-\u31ff\u3220-\u3247\u3280-\u32b0\u32c0-\u32cb\u32d0-\u3370\u337b-\u337f\u33e0-\u33fe"
     # CJK Unified Ideographs and Extension A, Compatibility Ideographs and Forms, half-width punctuation and katakana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff5f-\uff9f"
     # Kana Extended and Supplement, planes 2 and 3 (kanji)

@@ -20,9 +20,10 @@ CANDIDATE = re.compile(
     r"(?P<closing>[」』）)］\]】〉》”\"]*)(?:[（(](?:笑|泣|汗|爆|苦笑|涙|怒|w+)[)）])?"
     rf"(?:(?![{ITEM}])[♪♡♥💦-🧿☀-➿\ufe0f\u200d]|[{ITEM}]+(?!\S))*"
 )
-# Signs that the sentence continues after 」 or after ！？: a particle, a comma, 言った.
+# Signs that the sentence continues after 」 or after ！？: a particle, a comma, 言った. No particle is before っ or ん:
+# がっかり, はっきり, もっと, のんびり. や and へ are before few hiragana: やがて, やはり, へえ.
 GOES_ON_AFTER_QUOTE = re.compile(
-    r"[とはがをにのもでへや、，,。．・…」』）)]|って|など|なん|だ|から|まで|より|という|らし"
+    r"[とはがをにのもで](?![っん])|や(?![ぁ-ん])|やら|へ(?![ぁ-ん])|へ[のとはも]|等[のをがはにでと、]|[、，,。．・…」』）)]|って|など|なん|だ|から|まで|より|という|らし"
     r"|[ぐく]らい|ほど(?!な)|ばかり|ばっか|しか(?![したもるり])|さえ(?!ぎ)|みたい|よう(?:[なにだで]|です)|っ[とぽつ]|じゃな|です"
     r"|か(?:[をもな、]|と(?!う)|どうか)|[ねよさわ][。、！？!?]|(?:程度|同然|状態|風|式|的|調)[のなにで]"
 )
@@ -34,14 +35,16 @@ GOES_ON_AFTER_MARK = re.compile(
 # sides decides. Before the mark: a letter that is not hiragana, with which most sentences end.
 NAME_END = re.compile(r"[^\W\d_ぁ-ゟー]ー*$")
 # Particles, but not the beginnings of もう少し (も少し), もう一度 (も一度) and から揚げ.
-PARTICLE = r"(?:[がはのにでとへや]|も(?!少し|一度|一つ)|から(?!揚)|まで|には|(?:[でとへ]|から|まで)の)"
+PARTICLE = r"(?:[がはのにでとへや]|も(?!少し|一度|一つ)|から(?!揚)|まで|には|(?:[とへ]|から|まで)[はもの]|での)"
+# Compound particles (として, による), and a copula that ends the sentence (です。). Nothing else begins with them.
+COMPOUND = r"として|に(?:よ[るりっ]|お[いけ]|つい[てた]|とっ[てた])|(?:だ|だった|です|でした|である)[。！？!?]"
 # After the mark: a comma, or a particle and then no hiragana, because はやく and がっかり begin like particles. Before
 # a comma, が, で, と and や are more often conjunctions or interjections. Group 1: no sentence begins like this,
 # whatever is before the mark; を and hiragana begin words in old spelling (をかしい).
 AFTER_NAME = re.compile(
-    rf"(を[^ぁ-ゟ]|の[ァ-ヺ一-龠]|のよう[なに])|を|など|、|{PARTICLE}[「『A-Za-z\dァ-ヺ一-鿿]|(?:[はのにもへ]|から|まで)[、，,]"
+    rf"(を[^ぁ-ゟ]|の[ァ-ヺ一-龠]|のよう[なに])|を|など|、|{COMPOUND}|{PARTICLE}[「『A-Za-z\dァ-ヺ一-鿿]|(?:[はのにもへ]|から|まで)[、，,]"
 )
-AFTER_NAME_BEGINS = "をがはのにでとへやもかまな、"
+AFTER_NAME_BEGINS = "をがはのにでとへやもかまなだ、"
 ABBREVIATION = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|No|vol|Vol|vs|cf|e\.g|i\.e|etc|Inc|Co|Ltd|Jr|Sr|Fig|pp?|ed|al))$"
 )
@@ -58,9 +61,10 @@ LONGEST_QUOTE = 400
 # A line that ends like this is not a complete sentence and continues on the next line, if it is not a heading.
 UNFINISHED = tuple("、，,をはがのに")
 # A heading that ends like an unfinished line (はじめに, 君の名は): at most ten characters, none of them punctuation.
-# The number before it does not count: 1. はじめに, 第2章 旅のはじめに, （三）はじめに.
+# The number or bullet before it (group 1) does not count: 1. はじめに, 第2章 旅のはじめに, （三）はじめに, ■おわりに.
+NUMERAL = r"(?:\d+|[Ⅰ-ⅿ①-⑳IVX]+|[一二三四五六七八九十]+|[A-Za-z])"
 HEADING = re.compile(
-    r"[\s●○■□◆◇▲△▼▽※★☆]*(?:[(（]?第?(?:\d+|[Ⅰ-ⅿ①-⑳IVX]+|[一二三四五六七八九十]+|[A-Za-z])[章節部]?[)）.．、:：\s]+)?"
+    rf"([\s●○■□◆◇▲△▼▽※★☆]*(?:第{NUMERAL}[章節部][.．、:：\s]*|[(（]?{NUMERAL}[)）.．、:：\s]+)?)"
     rf"[^、。，．,.！？!?…‥:：;；{re.escape(OPEN + CLOSE)}]{{1,9}}[はのに]"
 )
 
@@ -102,8 +106,14 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _is_unfinished(line: str, first: bool) -> bool:
-    """Return whether a line continues on the next one; `first` says that no line of its paragraph is before it."""
-    return line.endswith(UNFINISHED) and not (first and HEADING.fullmatch(line))
+    """Return whether a line continues on the next one; `first` says that no line of its paragraph is before it.
+
+    A line with a number or bullet begins a paragraph, too.
+    """
+    if not line.endswith(UNFINISHED):
+        return False
+    heading = HEADING.fullmatch(line)
+    return heading is None or not (first or heading[1])
 
 
 def _split(line: str) -> list[str]:
@@ -117,8 +127,8 @@ def _split(line: str) -> list[str]:
         if inside:
             if _is_enclosed(line, start, candidate, inside):
                 continue
-            if run_end < end and candidate["closing"]:
-                run_end = _run_end(line, end, inside)
+            if run_end < end:
+                run_end = _run_end(line, end, inside, "「『“（(" if candidate["closing"] else "（(")
         if not _ends_here(text, candidate, run_end):
             continue
         if sentence := line[start:end].strip():
@@ -169,10 +179,10 @@ def _enclosed(line: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def _run_end(line: str, at: int, inside: list[tuple[int, int]]) -> int:
-    """Return where the quotations and remarks in round brackets end that follow each other directly from `at`."""
+def _run_end(line: str, at: int, inside: list[tuple[int, int]], kinds: str) -> int:
+    """Return where the bracket pairs end that follow each other directly from `at` and open with one of `kinds`."""
     pair = bisect_left(inside, (at, -1))
-    while pair < len(inside) and inside[pair][0] == at and line[at] in "「『“（(":
+    while pair < len(inside) and inside[pair][0] == at and line[at] in kinds:
         at = inside[pair][1] + 1
         pair += 1
     return at
@@ -185,7 +195,8 @@ def _innermost(waiting: list[tuple[str, int]], kind: str) -> int | None:
 def _ends_here(line: str, candidate: re.Match[str], run_end: int) -> bool:
     """Return whether the sentence ends at the candidate, which must be outside brackets.
 
-    If the candidate closes a quotation, `run_end` is the end of the run of quotations that it belongs to.
+    `run_end` is the end of the run of quotations and remarks behind a candidate that closes a quotation, or of the
+    remarks behind another candidate.
     """
     mark, at, end = candidate["mark"], candidate.start(), candidate.end()
     if end == len(line):
@@ -198,7 +209,8 @@ def _ends_here(line: str, candidate: re.Match[str], run_end: int) -> bool:
         return not goes_on.match(line, max(end, run_end))
     if mark[-1] in ".．":
         return _period_ends(line[max(0, at - 8) : at], line[end : end + 8])
-    if line[end] in AFTER_NAME_BEGINS and _ends_name(line, at, end):
+    after = max(end, run_end)
+    if line[after : after + 1] in AFTER_NAME_BEGINS and _ends_name(line, at, end, after):
         return False
     if mark[-1] == "。":
         return True
@@ -209,10 +221,15 @@ def _ends_here(line: str, candidate: re.Match[str], run_end: int) -> bool:
     return not GOES_ON_AFTER_MARK.match(line, end)
 
 
-def _ends_name(line: str, at: int, end: int) -> bool:
-    """Return whether the mark in line[at:end] is the last letter of a name in the middle of a sentence."""
-    particle = AFTER_NAME.match(line, end)
-    return particle is not None and (bool(particle[1]) or NAME_END.search(line, max(0, at - 8), at) is not None)
+def _ends_name(line: str, at: int, end: int, after: int) -> bool:
+    """Return whether the mark in line[at:end] is the last letter of a name in the middle of a sentence.
+
+    The sentence goes on at `after`, behind a remark such as the reading of the name: モーニング娘。（むすめ）は.
+    """
+    particle = AFTER_NAME.match(line, after)
+    if particle is None:
+        return False
+    return (after == end and bool(particle[1])) or NAME_END.search(line, max(0, at - 8), at) is not None
 
 
 def _ellipsis_ends(line: str, candidate: re.Match[str]) -> bool:
@@ -241,6 +258,6 @@ def _period_ends(before: str, after: str) -> bool:
         return False
     if not after[0].isspace():
         # Normalization has removed the space between an English sentence and a Japanese one.
-        return not before[-1:].isdigit() and JAPANESE.match(after) is not None
+        return not before[-1:].isnumeric() and JAPANESE.match(after) is not None
     following = after.lstrip()[:1]
     return following.isupper() or JAPANESE.match(following) is not None or following in OPEN + '"‟'
