@@ -141,7 +141,8 @@ WORD = re.compile(r"\w")
 # What unbalanced markup leaves of a line, or removed words in the line before.
 ONLY_MARKUP = re.compile(r"[\s\[\]{}|!=、。，．,.-]*")
 BRACKET = re.compile(r"[（(]")
-LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
+# Signs behind a space are marks only if a space follows them, unlike those in `* :-)` and `* #define`.
+LIST_MARK = re.compile(r"[*#:;]++(?:[ 　]++[*#:;]++(?=[ 　]))*+[ 　]*+")
 # What can stand at the start of a line without a partner: a rule, the end of a template or of a table.
 LINE_START = re.compile(r"(?:-{4,}|\}{2,}|\|\})[ 　]*")
 # Traces of removed markup, all next to a mark: empty brackets, a separator next to a bracket, doubled commas.

@@ -61,6 +61,7 @@ TAGS = [
     ('<abbr title="a""b=c; d=e">略</abbr><div align="center>中</div>', "略\n中"),
     ("<references />本文<ref name=\"総務省\"\n group=注 />。<poem>\n詩\n</poem><noinclude>後</noinclude>", "本文。\n詩\n後"),
     ("<code>#include <a.h></code>\n* '''*'''印\n<small>*注</small>\n''';'''印", "#include <a.h>\n*印\n*注\n;印"),
+    ("* :-) や :D\n* #define A\n: * 項目\n*:; 項目", ":-) や :D\n#define A\n項目\n項目"),
     ("<noinclude>* 項目</noinclude>\n'''太''': 説明\n;''語'':説明\n*<b>太</b>", "項目\n太: 説明\n語:説明\n太"),
     ('<syntaxhighlight lang="c" inline>f(x)</syntaxhighlight>と<hr noshade>線', "f(x)と\n線"),
 ]  # fmt: skip
