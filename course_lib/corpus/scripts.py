@@ -13,7 +13,7 @@ LOWERED = str.maketrans("0123456789-−–+", "₀₁₂₃₄₅₆₇₈₉₋
 # <sup>…</sup> and <sub>…</sub> without another one inside; group 1 is the name, group 2 the content.
 SCRIPT = re.compile(r"<(sup|sub)\b[^<>]*>((?:[^<]++|<(?!/?su[pb]\b))*+)</\1\s*>", re.I)
 # Hours, minutes and seconds, as of a right ascension: 5<sup>h</sup>55<sup>m</sup>.
-TIME = re.compile(r"\d<sup>[dh]</sup>\s?\d+<sup>[hm]</sup>(?:\s?\d+(?:\.\d+)?<sup>[ms]</sup>)*", re.I)
+TIME = re.compile(r"<sup>(?<=\d<sup>)[dh]</sup>\s?\d+<sup>[hm]</sup>(?:\s?\d+(?:\.\d+)?<sup>[ms]</sup>)*")
 # A tag without its other half.
 HALF = re.compile(r"</?su[pb]\b[^<>]*>", re.I)
 # Levels of nested superscripts that are resolved.
