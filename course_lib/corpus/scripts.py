@@ -12,6 +12,8 @@ RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻�
 LOWERED = str.maketrans("0123456789-−–+", "₀₁₂₃₄₅₆₇₈₉₋₋₋₊")
 # <sup>…</sup> and <sub>…</sub> without another one inside; group 1 is the name, group 2 the content.
 SCRIPT = re.compile(r"<(sup|sub)\b[^<>]*>((?:[^<]++|<(?!/?su[pb]\b))*+)</\1\s*>", re.I)
+# Hours, minutes and seconds, as of a right ascension: 5<sup>h</sup>55<sup>m</sup>.
+TIME = re.compile(r"<sup>(?<=\d<sup>)[dh]</sup>\s?\d+<sup>[hm]</sup>(?:\s?\d+(?:\.\d+)?<sup>[ms]</sup>)*")
 # A tag without its other half.
 HALF = re.compile(r"</?su[pb]\b[^<>]*>", re.I)
 # Levels of nested superscripts that are resolved.
@@ -30,10 +32,13 @@ LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
 LETTER = LATIN + "\u0370-\u03ff"
 # What may stand before ^.
 POWER_BASE = re.compile(rf"[0-9{LETTER})]")
-EXPRESSION = re.compile(rf"(?=.*[0-9{LETTER}])[0-9{LETTER}⁰¹²³⁴-⁹⁺⁻₀-₉₊₋.+\-−–±×·*/^() ]+")
+EXPRESSION = re.compile(
+    rf"(?=.*[0-9{LETTER}])(?:[0-9{LETTER}⁰¹²³⁴-⁹⁺⁻₀-₉₊₋.+\-−–±×·*/^() ]|(?<=[0-9]),(?=[0-9]{{3}}))+"
+)
 # An exponent that needs no brackets.
-ATOM = re.compile(rf"[-+−–±]?(?:[0-9]+(?:\.[0-9]+)?|[{LETTER}])")
+ATOM = re.compile(rf"[-+−–±]?(?:[0-9]+(?:,[0-9]{{3}})*(?:\.[0-9]+)?|[{LETTER}])")
 BRACKETED = re.compile(r"\(([^()]*)\)")
+HAS_LETTER = re.compile(f"[{LETTER}]")
 LETTERS = re.compile(rf"[{LATIN}.]+")
 LAST_WORD = re.compile(rf"[{LATIN}]+$")
 NUMBER_IN_BRACKETS = re.compile(r"\([0-9.]+\)$")
@@ -47,6 +52,7 @@ def resolve(text: str) -> str:
     """Replace all <sup>…</sup> and <sub>…</sub>, innermost first."""
     if not any(start in text for start in ("<su", "<Su", "<SU", "<sU")):
         return text
+    text = TIME.sub(lambda time: HALF.sub("", time[0]), text)
     for _ in range(DEEPEST):
         text, number = SCRIPT.subn(_script, text)
         if not number:
@@ -73,7 +79,7 @@ def subscript(before: str, content: str, after: str = "") -> str:
     plain = restore(unescape(MARKUP.sub("", content))).strip()
     word = _last_word(before)
     is_base = NUMBER_IN_BRACKETS.search(before) or (len(word) > 1 and word.islower())
-    if is_base or _glued(before, plain, after):
+    if (is_base and not HAS_LETTER.search(plain)) or _glued(before, plain, after):
         return content.translate(LOWERED)
     return content
 

@@ -105,7 +105,7 @@ TEMPLATE = re.compile(r"\{\{([^{}]*(?:(?:\{(?!\{)|\}(?!\}))[^{}]*)*)\}\}")
 PARAMETER = re.compile(r"\{\{\{([^{}]*)\}\}\}")
 # A line `| key = value` of a template.
 PARAMETER_LINE = re.compile(r"\|[\w \t・/（）()-]+=(?:[^|]*$|.*(?:\{\{|\[\[))")
-NEXT_PARAMETER = re.compile(r"\n[ \t]*\|[^|=\n]*=")
+NEXT_PARAMETER = re.compile(rf"\n[ \t]*[|{BAR}][^|=\n]*=")
 # Start of a value that is not closed: it swallows the end of the template around it.
 VALUE_START = re.compile(rf"^[ \t{MARK}]*(?:(\|)[^|=\n]*=|\{{\{{)", re.M)
 # What is left of that template: its name, and the parameters before the value.
@@ -115,6 +115,12 @@ BROKEN_TEMPLATE = re.compile(
 # {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
 WIKI_TABLE_EDGE = re.compile(rf"^[ :;*#\t{MARK}]*(\{{\|)|^[ \t{MARK}]*(\|\}})(?!\}})", re.M)
 TABLE_EDGE = re.compile(rf"{WIKI_TABLE_EDGE.pattern}|<(table){ATTRIBUTES}>|</table{ATTRIBUTES}>", re.M | re.I)
+ONLY_ATTRIBUTES = re.compile(rf"{STRAY_SIGNS}(?:{ATTRIBUTE}{STRAY_SIGNS})*+")
+# The cells of a table, up to an empty line that no other cell follows.
+CELLS = re.compile(
+    rf"(?:\n(?:[ \t{MARK}]*+\n)*+[ \t{MARK}]*+(?:[|!]|<[Tt][DdHh])[^\n]*+"
+    rf"(?:\n(?![ \t{MARK}]*+\n|{MARK}*==)[^\n]++)*+)++"
+)
 # Rows and the end of a table that a template begins; all lines that begin with | or ! are cells of it.
 ROW = re.compile(rf"^[ \t{MARK}]*\|-+[ \t{MARK}]*(?:[A-Za-z-]+[ \t]*=.*)?$", re.M)
 TABLE_END = re.compile(rf"^[ \t{MARK}]*\|\}}(?!\}})", re.M)
@@ -126,19 +132,30 @@ MAGIC = re.compile(
     rf"|＿＿(?:{NAMES['japanese switches']})＿＿"
 )
 QUOTES = re.compile(r"''+")
+# Quotes or a tag in front of a sign that would begin a list: there the sign is text. MediaWiki removes the tags of
+# inclusion before it looks for lists (https://www.mediawiki.org/wiki/Transclusion).
+FORMATTED_START = re.compile(
+    rf"^[*#:; {MARK}]*+(?:''++|<(?!noinclude|onlyinclude)[A-Za-z]++{ATTRIBUTES}>)++(?=[*#:;])", re.M
+)
 WORD = re.compile(r"\w")
+# What unbalanced markup leaves of a line, or removed words in the line before.
+ONLY_MARKUP = re.compile(r"[\s\[\]{}|!=、。，．,.-]*")
 BRACKET = re.compile(r"[（(]")
-LIST_MARK = re.compile(r"(?:[*#:;]+[ 　]*)+")
+# Signs behind a space are marks only if a space follows them, unlike those in `* :-)` and `* #define`.
+LIST_MARK = re.compile(r"[*#:;]++(?:[ 　]++[*#:;]++(?=[ 　]))*+[ 　]*+")
 # What can stand at the start of a line without a partner: a rule, the end of a template or of a table.
 LINE_START = re.compile(r"(?:-{4,}|\}{2,}|\|\})[ 　]*")
 # Traces of removed markup, all next to a mark: empty brackets, a separator next to a bracket, doubled commas.
-EMPTY = re.compile(rf"[（(「『［][\s、，,;；:：・／/＝=]*+{MARK}[\s、，,;；:：・／/＝={MARK}]*+[）)」』］]")
+INSIDE_EMPTY = rf"[\s、，,;；:：・／/＝=]*+{MARK}[\s、，,;；:：・／/＝={MARK}]*+"
+EMPTY = re.compile(rf"[（(「『［<〈《【〔]{INSIDE_EMPTY}[）)」』］>〉》】〕]")
 OPENING = re.compile(rf"([（(])[\s、，,;；:：・／/]*+{MARK}[\s、，,;；:：・／/{MARK}]*+")
 # Separators that can stand next to a mark, and those of them that are left over in front of a closing bracket and at
 # the start of a line.
 SEPARATORS = "、，。．,;；・／/ \t\u00a0\u3000"
 BEFORE_CLOSING = "、，,;；・／/ \t\n\u00a0\u3000"
 AT_LINE_START = "、。，． \t\u00a0\u3000"
+# A line of which no word is left.
+WORDLESS_LINE = re.compile(rf"^[^\w\n{MARK}]*+{MARK}[^\w\n]*+$", re.M)
 COMMAS = re.compile(r"[、，][、，\s]*(?=[、，。．])|(?<=[。．])[、，\s]+|(?<=(?<![。．])[。．])[。．](?![。．])")
 # Spaces inside round full-width brackets, line breaks inside any. A repeat count is bounded, so that a page full of
 # line breaks takes no longer than any other page.
@@ -178,7 +195,7 @@ def to_text(
         # Links that were inside templates.
         ("links", lambda t: _resolve(LINK, _link, t)),
         ("markup", lambda t: scripts.resolve(SCRIPT_EDGE.sub(lambda m: m[1] or "", t)) if HAS_SCRIPT.search(t) else t),
-        ("markup", lambda t: QUOTES.sub("", MAGIC.sub(MARK, TAG.sub(_tag, _html_headings(t))))),
+        ("markup", _drop_formatting),
         ("links", lambda t: URL.sub(_address, t) if "://" in t else t),
         ("markup", _characters),
     )
@@ -292,6 +309,13 @@ def _tag(tag: re.Match[str]) -> str:
     return "\n" if HEADING.match(tag[0]) else ""
 
 
+def _drop_formatting(text: str) -> str:
+    """Remove tags, switches and quotes; a sign behind a tag or quotes begins no list."""
+    text = FORMATTED_START.sub(rf"\g<0>{GUARD}", text)
+    text = TAG.sub(_tag, _html_headings(text))
+    return QUOTES.sub("", MAGIC.sub(MARK, text))
+
+
 def _is_type(tag: re.Match[str]) -> bool:
     """Return whether a name in angle brackets directly follows a word, as a type does in source code."""
     before = tag.string[tag.start() - 1 : tag.start()]
@@ -402,36 +426,46 @@ def _is_silent(target: str) -> bool:
 
 
 def _drop_tables(text: str) -> str:
-    """Remove the tables {| … |} and <table> … </table>, including nested ones.
-
-    For an unclosed table, everything up to the next heading is removed.
-    """
-    kept: list[str] = []
-    position = 0
-    opened: list[str] = []
+    """Remove the tables {| … |} and <table> … </table>, including nested ones, and the cells of unclosed ones."""
+    ends: dict[int, int] = {}
+    opened: list[tuple[str, int, int]] = []
     # Number of open tables of each kind, so that an unmatched end does not cause a search in `opened`.
     numbers: Counter[str] = Counter()
     edges = TABLE_EDGE if HTML_TABLE.search(text) else WIKI_TABLE_EDGE
     for edge in edges.finditer(text):
         kind = "wiki" if edge[1] or edge[2] else "html"
         if edge[1] or (kind == "html" and edge[3]):
-            if not opened:
-                kept.append(text[position : edge.start()])
-                position = edge.start()
-            opened.append(kind)
+            opened.append((kind, edge.start(), edge.end()))
             numbers[kind] += 1
         elif numbers[kind]:
             # A table of the other kind that is still open inside this one also ends here.
-            while (inner := opened.pop()) != kind:
-                numbers[inner] -= 1
+            while (inner := opened.pop())[0] != kind:
+                numbers[inner[0]] -= 1
             numbers[kind] -= 1
-            if not opened:
-                position = edge.end()
-    if opened:
-        heading = NEXT_HEADING.search(text, position)
-        position = heading.start() if heading else len(text)
-    kept.append(text[position:])
-    return _drop_rows("".join(kept))
+            ends[inner[1]] = edge.end()
+    unclosed = {start: (kind, end) for kind, start, end in opened}
+    kept: list[str] = []
+    position = 0
+    for start in sorted(ends | unclosed):
+        kept.append(text[position:start])
+        if start in ends:
+            position = max(position, ends[start])
+        elif start >= position:
+            position = _unclosed_end(text, start, *unclosed[start])
+    return _drop_rows("".join(kept) + text[position:])
+
+
+def _unclosed_end(text: str, start: int, kind: str, end: int) -> int:
+    """Return where an unclosed table ends, whose {| or <table> is at start:end: before a paragraph without a cell.
+
+    {| without cells is text, as in {|x| < 1}, unless only attributes follow it in its line.
+    """
+    # The first cell is in the next line.
+    head_end = text.find("\n", end) if kind == "wiki" else end
+    head_end = len(text) if head_end < 0 else head_end
+    if cells := CELLS.match(text, head_end):
+        return cells.end()
+    return head_end if ONLY_ATTRIBUTES.fullmatch(text, end, head_end) else start
 
 
 def _drop_rows(text: str) -> str:
@@ -461,20 +495,21 @@ def _tidy(text: str) -> str:
         text, number = EMPTY.subn(MARK, text)
         if not number:
             break
-    text = _without_marks(OPENING.sub(r"\1", text))
+    text = _without_marks(WORDLESS_LINE.sub("", OPENING.sub(r"\1", text)))
     text = BREAK_BEFORE_CLOSING.sub("", AFTER_OPENING.sub(lambda m: m[0][0], text))
     return SPACES.sub(lambda m: "" if m[1] else " ", AFTER_STOP.sub("。", text))
 
 
 def _without_marks(text: str) -> str:
     """Remove the marks, and the separators next to them that are left over."""
-    first, *pieces = text.split(MARK)
+    # The line break ends the separators behind the last mark.
+    first, *pieces = f"{text}\n".split(MARK)
     kept = [first.rstrip(SEPARATORS)]
     separators = first[len(kept[0]) :]
     for piece in pieces:
         behind = piece.lstrip(SEPARATORS)
         separators += piece[: len(piece) - len(behind)]
-        # Otherwise another mark follows, or the end.
+        # Otherwise another mark follows.
         if behind:
             if behind[0] in "）)":
                 kept[-1] = kept[-1].rstrip(BEFORE_CLOSING)
@@ -525,7 +560,7 @@ def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
             continue
         if line[0] in "*#:;" and (mark := LIST_MARK.match(line)):
             line = line[mark.end() :]
-        if not WORD.search(line.replace(FORMULA, "")):
+        if ONLY_MARKUP.fullmatch(line) or (FORMULA in line and not WORD.search(line.replace(FORMULA, ""))):
             continue
         lines += [part for _, title in waiting for part in ("", title)]
         waiting = []

@@ -40,6 +40,12 @@ LINES = [
     ("{{表の始め}}\n| a || b\n! c\n|}\n\n|A|は行列式", "|A|は行列式"),
     ("前\n<!-- c -->{| class=a\n| b\n|}<!-- d -->\n<!-- e -->== 次 == <!-- f -->\n後", "前\n\n次\n後"),
     ("* |A|は行列式\n:!クン語\n! 行", "|A|は行列式\n!クン語\n! 行"),
+    ("{|x| < 1} は区間。\n{|y|}も。\n\n{| class=a\n! b\n|-\n| c\n|}\n\n後。", "{|x| < 1} は区間。\n{|y|}も。\n後。"),
+    ("{| class=a\n! b\n|-\n| c\n続き\n\n| d\n\n本文。\n\n{|\n| e\n|}\n後。", "本文。\n後。"),
+    ("{| class=a\n\n本文。\n{|\n{|\n| b\n|}\n後。\n{|\n| c\n== 節 ==\n文。", "本文。\n後。\n\n節\n文。"),
+    ("前<table border=1>\n<tr>\n<td>a</td>\n</tr>\n\n段落。<table>\n後。", "前\n段落。\n後。"),
+    ("{{Infobox\n|値={{nowrap|a\n{{!}} b = c\n}}太郎は作家である。\n{{!}}x{{!}} = x である。", "太郎は作家である。\n|x| = x である。"),
+    ("* (・∀・)\n* （^^）\n「……！」\n→<ref>a</ref>\n文。<ref>b</ref>\n。\n}\n<math>\\a</math>。", "(・∀・)\n（^^）\n「……！」\n文。"),
 ]  # fmt: skip
 
 TAGS = [
@@ -54,6 +60,9 @@ TAGS = [
     ("一<br \\>二<br/ >三<br clear=all /><BR>四</br>五<br.>", "一\n二\n三\n四\n五<br.>"),
     ('<abbr title="a""b=c; d=e">略</abbr><div align="center>中</div>', "略\n中"),
     ("<references />本文<ref name=\"総務省\"\n group=注 />。<poem>\n詩\n</poem><noinclude>後</noinclude>", "本文。\n詩\n後"),
+    ("<code>#include <a.h></code>\n* '''*'''印\n<small>*注</small>\n''';'''印", "#include <a.h>\n*印\n*注\n;印"),
+    ("* :-) や :D\n* #define A\n: * 項目\n*:; 項目", ":-) や :D\n#define A\n項目\n項目"),
+    ("<noinclude>* 項目</noinclude>\n'''太''': 説明\n;''語'':説明\n*<b>太</b>", "項目\n太: 説明\n語:説明\n太"),
     ('<syntaxhighlight lang="c" inline>f(x)</syntaxhighlight>と<hr noshade>線', "f(x)と\n線"),
 ]  # fmt: skip
 
@@ -66,6 +75,7 @@ BRACKETS = [
     ("（<ref>x</ref>、読み）と（読み、<!-- c -->）と「{{x}}」と（『{{x}}』、{{y}}）。", "（読み）と（読み）とと。"),
     ("A、{{x}}、B。{{x}}。C、{{x}}。D。{{x}}、E，{{x}}，F．{{x}}．G", "A、B。C。D。E，F．G"),
     ("{{x}}、A\nB<br />、C\n・D{{x}}・E", "A\nB\nC\n・D・E"),
+    ("（<http://a.example/>）と【<ref>x</ref>】と<>と【】。{{要出典}}。", "とと<>と【】。"),
     ("そうか。。。<ref>x</ref>次。(改行\n)である。文。　次の文", "そうか。。。次。(改行)である。文。次の文"),
     ("「<br />引用<br />」と（<math></math>）。", "「引用」と。"),
     ("{{small|（{{x}}、小）}}と[[東京|東京（<ref>x</ref>）]]", "（小）と東京"),
@@ -84,7 +94,7 @@ REST = [
     ('閉じない<span style="display:none">文<span style="color:red">赤</span>。\n\n次</span>。', "閉じない文赤。\n次。"),
     ('<span style="display:inline">文</span>、CSSのdisplay:none', "文、CSSのdisplay:none"),
     ("__FILE__と__LINE__、__init__と__index__", "__FILE__と__LINE__、__init__と__index__"),
-    ("前__NOTOC__後__目次強制__、__toc__＿＿目次＿＿__INDEX__。", "前後、。"),
+    ("前__NOTOC__後__目次強制__、__toc__＿＿目次＿＿__INDEX__。", "前後。"),
     ("(http://a.example/x)である。（https://a.example/）と(参照:http://a.example/b)。", "である。と(参照:)。"),
     ("http://a.example/b(c)と(http://a.example/d_(e))とhttp://a.example/。次", "とと。次"),
     ("Life&times。&copy2024、&#12354、&nbsp と&notit;", "Life&times。&copy2024、&#12354、&nbsp と&notit;"),

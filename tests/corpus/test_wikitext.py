@@ -122,7 +122,7 @@ CASES = [
     ),
     (
         "5<sup>1)</sup>、注<sup>注1</sup>5人、10<sup>1,000</sup>、10<sub>a</sub>、10<sup>3<sup>5",
-        "5¹)、注注¹5人、10¹,⁰⁰⁰、10a、10 3 5",
+        "5¹)、注注¹5人、10^1,000、10a、10 3 5",
     ),
     (
         "SO<sub>4</sub><sup>2−</sup>、Ca<sup>2+</sup>、Na<sup>+</sup>、C<sub>6</sub>H<sub>12</sub>O<sub>6</sub>",
@@ -136,6 +136,11 @@ CASES = [
         "1010<sub>2</sub>、(101)<sub>2</sub>、Ca(OH)<sub>2</sub>、log<sub>2</sub>8、log<sub>10</sub>x、x<sub>1</sub>、E<sub>a</sub>、10{{sub|2}}、a<sub>1</sub><sub>2</sub>",
         "1010₂、(101)₂、Ca(OH)2、log₂8、log₁₀x、x1、Ea、10₂、a1₂",
     ),
+    (
+        "2<sup>82,589,933</sup>−1、2<sup>1,2</sup>、5<sup>h</sup> 55<sup>m</sup>10.3<sup>s</sup>、2<sup>h</sup>個、2<sup>a</sup>3<sup>b</sup>",
+        "2^82,589,933−1、2¹,²、5h 55m10.3s、2^h個、2^(a)3^b",
+    ),
+    ("lim<sub>x→0</sub>、log<sub>1.5</sub>3、max<sub>1≤i≤n</sub>", "limx→0、log₁.₅3、max1≤i≤n"),
     # Fractions behind a digit.
     (
         "3{{sfrac|1|2}}、'''3'''{{frac|1|2}}個、{{sfrac|1|2}}5、計{{frac|2}}、5<sup>{{sfrac|1|2}}</sup>",
@@ -151,7 +156,7 @@ def test_rule(markup: str, text: str) -> None:
 
 OPENINGS = {
     "{{": "}}", "{{a|": "}}", "{{small|y": "}}", "{{{": "}}}", "{{ipa-fr|": "}}", "[[": "]]", "[[a|": "]]", "[[a|y": "]]", "[[a (": "|]]",
-    "{|\n": "\n|}", "<table>": "</table>", "<ref>": "</ref>", "<ref name=a>": "</references>", "<!--": "-->", "-{": "}-", "'''": "'''",
+    "{|\n": "\n|}", "\n{|\n|a\n\n": "\n|}", "\n{|x": "|y", "<table>": "</table>", "<ref>": "</ref>", "<ref name=a>": "</references>", "<!--": "-->", "-{": "}-", "'''": "'''",
     "[http://a ": "]", "<nowiki>": "</nowiki>", "<math>": "</math>", "<pre>": "</pre>", "(": ")", "（": "）", "「（、": "）」", "\n==": "==\n",
     "=": "x", ":": "x", "\n:*": "x", "&#1": ";", "__ABC": "__", "|": "x", "、 ": "。", "　": "x",
     "<rt>": "</rt>", "<h3>": "</h3>", "<i style=display:none>": "</i>", "style=": "display:none", "<b a=": ">", "http://a(": ")",
