@@ -507,6 +507,19 @@ def test_a_target_that_cannot_be_is_one_line(
     assert re.fullmatch(r"course: [^\n]+\n", capsys.readouterr().err) and sorted(elsewhere.rglob("*")) == before
 
 
+@pytest.mark.parametrize("words", ["tokenizer bpe a.txt --vocab-size 20 -o", "world write --documents 2 --json -o"])
+def test_a_path_that_is_not_utf8_is_one_line(words: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (elsewhere / "a.txt").write_text("今日は良い天気です。\n", encoding="utf8")
+    if cli._main([*words.split(), os.fsdecode(b"\xff\xfe")]):
+        assert re.fullmatch(r"course: [^\n]+\n", capsys.readouterr().err)
+        assert [path.name for path in elsewhere.iterdir()] == ["a.txt"]
+
+
+def test_status_of_no_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli._main(["scale", "status", ""]) == 2
+    assert capsys.readouterr().err == "course: FOLDER: '' is not a path; allowed: a folder, local or s3://\n"
+
+
 def test_a_path_with_nul_is_one_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (elsewhere / "a.txt").write_text("今日は良い天気です。\n", encoding="utf8")
     (elsewhere / "c.yaml").write_text('filters: {quality: "a\\0b", min_quality: 0.0}\n')

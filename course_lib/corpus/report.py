@@ -150,9 +150,14 @@ class CorpusReport:
         return known + sorted(set(reasons) - set(known))
 
 
+def report_path(target: Path) -> Path:
+    """Return the path of the report next to a product."""
+    return target.with_name(f"{target.name}.report.json")
+
+
 def load_report(target: Path) -> CorpusReport:
     """Read the report that `write_report` wrote next to the `target` file."""
-    return from_dict(orjson.loads(target.with_name(f"{target.name}.report.json").read_bytes()))
+    return from_dict(orjson.loads(report_path(target).read_bytes()))
 
 
 def from_dict(plain: dict[str, Any]) -> CorpusReport:
@@ -163,7 +168,7 @@ def from_dict(plain: dict[str, Any]) -> CorpusReport:
 
 def write_report(report: CorpusReport, target: Path) -> Path:
     """Write the report as JSON to `<target>.report.json` and return that path."""
-    path = target.with_name(f"{target.name}.report.json")
+    path = report_path(target)
     with atomic_write(path) as file:
         file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     return path

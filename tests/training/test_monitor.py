@@ -128,6 +128,27 @@ def test_pruning_removes_only_what_the_run_wrote(tmp_path):
     assert [path.name for path in checkpoint.whole_checkpoints(tmp_path)] == ["checkpoint-3", "checkpoint-2"]
 
 
+def test_pruning_keeps_what_the_user_put_into_a_checkpoint(tmp_path):
+    checkpoint.begin_record(tmp_path)
+    for step in (1, 2, 3):
+        checkpoint.record(tmp_path, step)
+        make(tmp_path, step)
+    converted = checkpoint.at(tmp_path, 1) / "fp32/pytorch_model.bin"
+    converted.parent.mkdir()
+    converted.write_text("by zero_to_fp32.py")
+    for _ in range(2):
+        checkpoint.prune(tmp_path, keep=1)
+        left = [
+            str(path.relative_to(tmp_path / checkpoint.FOLDER)) for path in (tmp_path / checkpoint.FOLDER).rglob("*")
+        ]
+        assert sorted(left) == [
+            "checkpoint-1", "checkpoint-1/fp32", "checkpoint-1/fp32/pytorch_model.bin",
+            "checkpoint-3", "checkpoint-3/complete.json", "checkpoint-3/weights",
+        ]  # fmt: skip
+    assert (tmp_path / checkpoint.RECORD).read_text() == '{"steps": [2, 3]}\n'
+    assert [path.name for path in checkpoint.whole_checkpoints(tmp_path)] == ["checkpoint-3"]
+
+
 def test_a_run_by_an_earlier_version_begins_its_record_with_what_is_whole(tmp_path):
     make(tmp_path, 5)
     make(tmp_path, 10, whole=False)
