@@ -121,9 +121,9 @@ def _main(arguments: list[str] | None) -> int:
         if full:
             _discard(sys.stdout)
         return _report(f"{error.filename or ('standard output' if full else 'file')}: {error.strerror or error}", 1)
-    except UnicodeEncodeError as error:
-        # How Python reads bytes of a path that are no UTF-8; libraries and JSON cannot take it.
-        if error.reason != "surrogates not allowed":
+    except (UnicodeEncodeError, TypeError) as error:
+        # So Python, orjson and libraries refuse the name of a file that has other bytes than UTF-8.
+        if "surrogates not allowed" not in str(error):
             raise
         return _report(tr("a path is not UTF-8; allowed: a path in UTF-8"), 2)
     except ValueError as error:

@@ -507,12 +507,21 @@ def test_a_target_that_cannot_be_is_one_line(
     assert re.fullmatch(r"course: [^\n]+\n", capsys.readouterr().err) and sorted(elsewhere.rglob("*")) == before
 
 
-@pytest.mark.parametrize("words", ["tokenizer bpe a.txt --vocab-size 20 -o", "world write --documents 2 --json -o"])
+@pytest.mark.parametrize("words", ["tokenizer bpe a.txt --vocab-size 273 -q -o", "segment a.txt --json -o"])
 def test_a_path_that_is_not_utf8_is_one_line(words: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (elsewhere / "a.txt").write_text("今日は良い天気です。\n", encoding="utf8")
-    if cli._main([*words.split(), os.fsdecode(b"\xff\xfe")]):
-        assert re.fullmatch(r"course: [^\n]+\n", capsys.readouterr().err)
-        assert [path.name for path in elsewhere.iterdir()] == ["a.txt"]
+    code, name = cli._main([*words.split(), os.fsdecode(b"\xff\xfe")]), os.fsdecode(b"\xff\xfe")
+    if code:
+        assert (code, capsys.readouterr().err) == (2, "course: a path is not UTF-8; allowed: a path in UTF-8\n")
+    assert {path.name for path in elsewhere.iterdir()} - {name} == {"a.txt"}
+
+
+def test_a_source_may_have_a_name_in_shift_jis(elsewhere: Path) -> None:
+    name = os.fsdecode("テキスト.txt".encode("shift_jis"))
+    (elsewhere / name).write_text("今日は良い天気です。\n", encoding="utf8")
+    command = [sys.executable, "-m", "course_lib.cli", "corpus", "webtext", name, "-o", "o.jsonl"]
+    assert subprocess.run(command, cwd=elsewhere, capture_output=True, check=True).stderr == b""
+    assert json.loads((elsewhere / "o.jsonl.report.json").read_text())["source"] == "?e?L?X?g.txt"
 
 
 def test_status_of_no_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def evaluate(
     content = report.to_dict(inputs, results)
     if target:
         with atomic_write(target) as file:
-            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode() + b"\n")
+            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode("utf8", "replace") + b"\n")
     return Shown(content, report.table(results))
 
 

@@ -94,6 +94,8 @@ class CorpusReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, with the reasons in the order of `limits`."""
         plain = asdict(self)
+        # The name of a file may have other bytes than UTF-8, as from an archive with Shift_JIS names.
+        plain["source"] = self.source.encode("utf8", "replace").decode()
         for name in ("removed", "lines"):
             plain[name] = {reason: plain[name][reason] for reason in self._ordered(plain[name])}
         return plain

@@ -233,6 +233,18 @@ def everything(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_a_refused_folder_keeps_no_lock(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    run = Run(tmp_path)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="holds other files"), run_dir.sole_user(tmp_path):
+            run.prepare(False)
+        assert everything(tmp_path) == {"notes.txt": b"mine"}
+    with run_dir.sole_user(tmp_path / "run"):
+        pass
+    assert everything(tmp_path / "run") == {".lock": b""}
+
+
 @pytest.mark.parametrize("resume", [True, False])
 def test_nothing_is_trained_over_damaged_checkpoints(tmp_path, resume):
     run = Run(tmp_path / "run")
