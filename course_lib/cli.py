@@ -121,6 +121,11 @@ def _main(arguments: list[str] | None) -> int:
         if full:
             _discard(sys.stdout)
         return _report(f"{error.filename or ('standard output' if full else 'file')}: {error.strerror or error}", 1)
+    except (UnicodeEncodeError, TypeError) as error:
+        # So Python, orjson and libraries refuse the name of a file that has other bytes than UTF-8.
+        if "surrogates not allowed" not in str(error):
+            raise
+        return _report(tr("a path is not UTF-8; allowed: a path in UTF-8"), 2)
     except ValueError as error:
         # What every function of the system says to such a path, wherever it comes from: settings, a list of files.
         if not str(error).startswith("embedded null"):

@@ -44,6 +44,8 @@ CACHED = re.compile(r"(.*/)?__pycache__/([^/]+\.pyc)?")
 UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 # renameat2(2): the current folder for relative paths, and the flag for exchanging two paths.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
+# Bytes of a name that leave room for the parts of temporary names, also of a file in a folder of such a name.
+LONGEST_STEM = 200
 # How messages call the types of JSON values.
 JSON_NAMES = {bool: "true or false", int: "a whole number", str: "a text", dict: "an object", list: "a list"}
 FULL = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -247,9 +249,15 @@ def behind_links(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _hidden(target: Path) -> Path:
+def _hidden(target: Path, suffix: str = ".tmp") -> Path:
     """Return a random hidden name next to `target`, on the same file system."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    return target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}{suffix}")
+
+
+def _stem(target: Path) -> str:
+    """Return the name of `target` for its temporary names, which are longer and may have at most 255 bytes."""
+    name = os.fsencode(target.name)
+    return target.name if len(name) <= LONGEST_STEM else hashlib.sha256(name).hexdigest()
 
 
 def final_name(path: Path) -> str:
@@ -259,7 +267,7 @@ def final_name(path: Path) -> str:
 
 def _temporary_names(target: Path) -> str:
     """Return a regular expression for the temporary names of `target`, also of a folder written inside another one."""
-    return rf"\.+{re.escape(target.name)}(\.[0-9a-f]{{8}}\.tmp)+"
+    return rf"\.+{re.escape(_stem(target))}(\.[0-9a-f]{{8}}\.tmp)+"
 
 
 @contextmanager
@@ -295,7 +303,7 @@ def remove_leftovers(target: Path) -> None:
     candidates = []
     # The folder may be writable but not listable.
     with suppress(OSError):
-        pattern = re.compile(rf"{_temporary_names(target)}|\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.old")
+        pattern = re.compile(rf"{_temporary_names(target)}|\.{re.escape(_stem(target))}\.[0-9a-f]{{8}}\.old")
         candidates = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
     for path in candidates:
         with suppress(OSError), _lock(path):
@@ -364,7 +372,7 @@ def work_folder(target: Path) -> Iterator[Path]:
     if target == STANDARD_OUTPUT:
         target = Path(tempfile.gettempdir(), "course")
     resolved = behind_links(target)
-    with _naming(target, resolved), _held(resolved.with_name(f"{resolved.name}.work"), PRIVATE) as folder:
+    with _naming(target, resolved), _held(resolved.with_name(f"{_stem(resolved)}.work"), PRIVATE) as folder:
         yield folder
 
 
@@ -462,11 +470,11 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     with _naming(target, resolved), _held(resolved, Path.mkdir) as temporary:
         yield temporary
         (temporary / MARK).write_text(json.dumps({"files": sorted(_entries(temporary))}) + "\n", encoding="utf8")
+        _sync_all(temporary)
         if resolved.exists():
-            # Also what came into the folder while the block ran.
+            # Also what came into the folder while the block ran, and while large files were synced.
             _take_over(resolved, temporary)
-        for path in (*_paths(temporary), temporary):
-            _sync(path)
+            _sync_all(temporary)
         _replace(temporary, resolved)
         _sync(resolved.parent)
 
@@ -544,6 +552,11 @@ def _link_or_copy_itself(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
+def _sync_all(folder: Path) -> None:
+    for path in (*_paths(folder), folder):
+        _sync(path)
+
+
 def _sync(path: Path) -> None:
     """Wait until a file, or the list of files in a folder, is on the disk."""
     if not path.is_file() and not path.is_dir():
@@ -578,7 +591,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def _replace_by_two_renames(temporary: Path, target: Path) -> None:
     """Replace a folder. If the process is killed between the renames, remove_leftovers gives it its name back."""
-    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+    old = _hidden(target, ".old")
     descriptor = os.open(target, os.O_RDONLY)
     try:
         with suppress(OSError):

@@ -26,6 +26,8 @@ CONVERTED = (
 EXAMPLES = r"encoding\.json|(x|y|i|document)\.npy"
 REPOSITORY = r"manifest\.json|fastertransformer/(config\.pbtxt|1/((model\.py|\.keep))?)?"
 CARD = "README.md"
+# Keys of each product's manifest. Those of other programs may have outputs, too (esbuild.github.io/api/#metafile).
+BUILT = {"settings", "inputs", "outputs"}
 # A sentence of the model card.
 OF_CARD = " parameters, trained from scratch on Japanese text."
 
@@ -55,37 +57,41 @@ def files_of(folder: Path) -> Callable[[str], bool]:
 
     Paths of folders end with /.
     """
-    built = json_of(folder / "manifest.json").get("outputs")
-    if isinstance(built, dict):
-        return _with_folders({"manifest.json", *built}).__contains__
+    manifest = json_of(folder / "manifest.json")
+    if manifest.keys() >= BUILT and isinstance(manifest["outputs"], dict):
+        return _with_folders({"manifest.json", *manifest["outputs"]}).__contains__
     patterns = [names for mark, (keys, names) in KINDS.items() if _is_ours(folder / mark, keys)]
-    if _is_card(folder / CARD):
+    if OF_CARD in _text(folder / CARD):
         patterns = [*patterns, re.escape(CARD)] if patterns else []
     return lambda name: any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def json_of(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty one if there is no such file, or something else in it."""
-    try:
-        content = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    content = _parsed(path)
     return content if isinstance(content, dict) else {}
 
 
 def _is_ours(path: Path, keys: set[str]) -> bool:
-    try:
-        content = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, ValueError, RecursionError):
-        return False
+    content = _parsed(path)
     return isinstance(content, dict) and content.keys() <= keys
 
 
-def _is_card(path: Path) -> bool:
+def _parsed(path: Path) -> Any:
+    """Return the value in a JSON file, or None."""
     try:
-        return OF_CARD in path.read_text(encoding="utf8")
+        return json.loads(_text(path))
+    # not JSON, or brackets nested too deeply
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file; an empty one if there is none, or if it is a pipe or device, which may never end."""
+    try:
+        return path.read_text(encoding="utf8") if path.is_file() else ""
     except (OSError, ValueError):
-        return False
+        return ""
 
 
 def _with_folders(names: set[str]) -> set[str]:

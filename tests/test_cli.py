@@ -507,6 +507,28 @@ def test_a_target_that_cannot_be_is_one_line(
     assert re.fullmatch(r"course: [^\n]+\n", capsys.readouterr().err) and sorted(elsewhere.rglob("*")) == before
 
 
+@pytest.mark.parametrize("words", ["tokenizer bpe a.txt --vocab-size 273 -q -o", "segment a.txt --json -o"])
+def test_a_path_that_is_not_utf8_is_one_line(words: str, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (elsewhere / "a.txt").write_text("今日は良い天気です。\n", encoding="utf8")
+    code, name = cli._main([*words.split(), os.fsdecode(b"\xff\xfe")]), os.fsdecode(b"\xff\xfe")
+    if code:
+        assert (code, capsys.readouterr().err) == (2, "course: a path is not UTF-8; allowed: a path in UTF-8\n")
+    assert {path.name for path in elsewhere.iterdir()} - {name} == {"a.txt"}
+
+
+def test_a_source_may_have_a_name_in_shift_jis(elsewhere: Path) -> None:
+    name = os.fsdecode("テキスト.txt".encode("shift_jis"))
+    (elsewhere / name).write_text("今日は良い天気です。\n", encoding="utf8")
+    command = [sys.executable, "-m", "course_lib.cli", "corpus", "webtext", name, "-o", "o.jsonl"]
+    assert subprocess.run(command, cwd=elsewhere, capture_output=True, check=True).stderr == b""
+    assert json.loads((elsewhere / "o.jsonl.report.json").read_text())["source"] == "?e?L?X?g.txt"
+
+
+def test_status_of_no_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli._main(["scale", "status", ""]) == 2
+    assert capsys.readouterr().err == "course: FOLDER: '' is not a path; allowed: a folder, local or s3://\n"
+
+
 def test_a_path_with_nul_is_one_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (elsewhere / "a.txt").write_text("今日は良い天気です。\n", encoding="utf8")
     (elsewhere / "c.yaml").write_text('filters: {quality: "a\\0b", min_quality: 0.0}\n')

@@ -241,6 +241,16 @@ def test_a_product_lies_outside_of_its_input_and_not_around_it(tmp_path: Path) -
         files.require_other(tmp_path / source, tmp_path / target)
 
 
+@pytest.mark.parametrize("name", ["x" * 200, "x" * 255, "あ" * 85])
+def test_a_name_may_have_255_bytes(tmp_path: Path, name: str) -> None:
+    for text in ("old", "new"):
+        with files.atomic_write(tmp_path / name) as file:
+            file.write(text.encode())
+    with files.work_folder(tmp_path / name) as folder, files.atomic_folder(folder / name) as inner:
+        (inner / "a").touch()
+    assert (tmp_path / name).read_text() == "new" and [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_a_temporary_folder_knows_its_name(tmp_path: Path) -> None:
     with files.atomic_folder(tmp_path / "gpt2", ours=True) as folder, files.atomic_folder(folder) as inner:
         assert folder.name != "gpt2"

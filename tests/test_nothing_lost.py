@@ -66,6 +66,8 @@ FOREIGN: dict[str, dict[str, Any]] = {
     "README.md": {"preparation.json": {"segmented": True, "marked": True}, "README.md": "My notes"},
     "held_out.json": {"preparation.json": {"segmented": True, "marked": True}, "held_out.json": {}},
     "x.npy": {"x.npy": "x"},
+    # what esbuild writes with --metafile
+    "app.js": {"manifest.json": {"inputs": {}, "outputs": {"app.js": {"bytes": 1, "inputs": {}}}}, "app.js": "x"},
 }
 
 
@@ -101,6 +103,18 @@ def test_a_broken_mark_is_no_mark(tmp_path: Path, content: str) -> None:
     make(tmp_path / "o", a="1")
     (tmp_path / "o" / files.MARK).write_text(content)
     refused(tmp_path / "o", "a")
+
+
+@pytest.mark.parametrize("name", [files.MARK, "preparation.json", "manifest.json", "README.md"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_device_is_no_mark(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / "o").mkdir()
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "o" / name)
+    else:
+        (tmp_path / "o" / name).symlink_to("/dev/zero")
+    (tmp_path / "o/a").write_text("x")
+    refused(tmp_path / "o", "README.md" if name == "README.md" else "a" if name == files.MARK else min("a", name))
 
 
 EARLIER: dict[str, dict[str, Any]] = {
@@ -261,6 +275,52 @@ def test_no_verb_writes_over_what_it_reads(words: str, place: Path, capsys: pyte
     assert ": is the input " in capsys.readouterr().err and everything(place) == before
 
 
+def test_standard_input_may_be_the_file_that_the_product_would_replace(place: Path) -> None:
+    words = [sys.executable, "-m", "course_lib.cli", "segment", "-", "-o"]
+    before = everything(place)
+    for target in ("a.txt", "hard.txt", "link.txt"):
+        with open("a.txt", "rb") as text:
+            done = subprocess.run([*words, target], stdin=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, everything(place)) == (2, before) and f"-o {target}: is the input" in done.stderr
+    with open("a.txt", "rb") as text:
+        assert subprocess.run([*words, "new.txt"], stdin=text, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("verb", ["webtext", "wikipedia"])
+def test_the_report_next_to_a_product_replaces_no_input(
+    verb: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("o.jsonl.report.json").symlink_to("a.txt")
+    Path("p.jsonl.report.json").write_text("words\n")
+    Path("q.jsonl.report.json").mkdir()
+    before = everything(place)
+    for words in ("a.txt -o o.jsonl", "a.txt p.jsonl.report.json -o p.jsonl", "a.txt -o q.jsonl"):
+        assert cli._main(["corpus", verb, *words.split()]) == 2
+        assert ".report.json" in capsys.readouterr().err and everything(place) == before
+
+
+def test_the_quality_classifier_is_not_replaced_by_a_report(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("o.report.json").write_bytes(b"a classifier")
+    words = "corpus webtext a.txt -o o --set filters.quality=o.report.json --set filters.min_quality=0"
+    assert cli._main(words.split()) == 2
+    assert "-o o.report.json: is the input" in capsys.readouterr().err
+    assert Path("o.report.json").read_bytes() == b"a classifier" and not Path("o").exists()
+
+
+def test_a_result_may_be_a_new_file_in_the_models_folder(tmp_path: Path) -> None:
+    from course_lib.command_line import evaluate
+
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "notes.json").write_text('{"models": []}')
+    (model / "old.json").write_text(json.dumps(dict.fromkeys(("data", "window", "stride", "models"))))
+    allowed = {name: evaluate._may_hold(model, model / name) for name in ("new.json", "old.json", "in/new.json")}
+    assert all(allowed.values()), allowed
+    refused = {name: evaluate._may_hold(model, model / name) for name in ("config.json", "notes.json", ".", "..")}
+    assert not any(refused.values()), refused
+
+
 def test_neighbours_of_inputs_are_written(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert (
         cli._main(["corpus", "quality", "a.txt", "b.txt", "-o", "a.npz"]) == 1
@@ -373,6 +433,18 @@ def test_clean_leaves_what_a_running_command_uses(held: Callable[[Path], None]) 
     }  # fmt: skip
 
 
+def test_clean_leaves_copies_of_checkpoints_that_the_user_made() -> None:
+    run = workspace.root() / "a/runs/0123456789ab"
+    for name in ("checkpoint-20/weights", "checkpoint-best/weights", "checkpoint-20.bak/in/weights", "notes.txt"):
+        path = run / "checkpoints" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    (run / "config.yaml").write_text("x")
+    cleaning.removal(["a"], runs=True).remove()
+    left = {"checkpoint-best/weights", "checkpoint-20.bak/in/weights", "notes.txt"}
+    assert everything(run).keys() == {f"checkpoints/{name}" for name in left}
+
+
 def test_clean_looks_again_before_it_removes(held: Callable[[Path], None]) -> None:
     run = workspace.root() / "a/runs/0123456789ab"
     run.mkdir(parents=True)
@@ -398,7 +470,8 @@ def test_an_unpacked_product_keeps_the_users_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [{"outputs": []}, {"outputs": {"out": 3}}, {"outputs": {"out": {"bytes": "1"}}}, {"inputs": 3}, {"counts": []},
-     {"inputs": {"x": {"bytes": 1}}}, {"seconds": "long"}, {"code": 1}, {"settings": None}, {"built": 2}],
+     {"inputs": {"x": {"bytes": 1}}}, {"seconds": "long"}, {"seconds": float("nan")}, {"seconds": 1e308}, {"seconds": -1},
+     {"outputs": {"\ud800": {"bytes": 1, "sha256": ""}}}, {"code": 1}, {"settings": None}, {"built": 2}],
 )  # fmt: skip
 def test_a_manifest_changed_by_hand_is_damaged(change: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     folder = workspace.root() / "corpus/wikipedia"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from course_lib.command_line.output import Shown
 from course_lib.corpus.config import Dataset, DownloadConfig, WebtextConfig, WikipediaConfig
 from course_lib.errors import UsageError
-from course_lib.files import STANDARD_OUTPUT
+from course_lib.files import STANDARD_OUTPUT, require_other, require_replaceable
 from course_lib.japanese.config import SegmentConfig
 from course_lib.language.words import mark, tr
 from course_lib.scale.config import Engine, ScaleConfig
@@ -43,6 +43,7 @@ def wikipedia(dumps: Dumps, target: Path, settings: WikipediaConfig, workers: in
     """Extract the articles of a Wikipedia dump as plain text."""
     from course_lib.corpus.wikipedia import extract
 
+    _require_report(dumps, target)
     return _reported(extract(dumps, target, settings, workers), target)
 
 
@@ -50,6 +51,8 @@ def webtext(sources: Web, target: Path, settings: WebtextConfig, workers: int) -
     """Filter web text and remove duplicates."""
     from course_lib.corpus.webtext import clean_webtext
 
+    quality = settings.filters.quality
+    _require_report([*sources, *([Path(quality)] if quality else [])], target)
     return _reported(clean_webtext(sources, target, settings, workers), target)
 
 
@@ -73,6 +76,19 @@ def quality(
     # Only now can nothing fail any more: a verb that fails leaves the earlier product.
     save_quality(quality, target)
     return {"wanted": len(texts), "unwanted": len(others), **shown}
+
+
+def _require_report(sources: Sequence[Path], target: Path) -> None:
+    """Raise UsageError if the report that is written next to the product cannot be, or is one of the inputs."""
+    from course_lib.corpus.report import report_path
+
+    if target == STANDARD_OUTPUT:
+        return
+    report = require_replaceable(report_path(target))
+    if report.is_dir():
+        raise UsageError(f"-o {target}: the report next to it, {report.name}, is a directory; allowed: another name")
+    for source in sources:
+        require_other(source, report)
 
 
 def _reported(report: "CorpusReport", target: Path) -> Shown:
@@ -199,6 +215,8 @@ def scale_status(folder: Annotated[str, "folder of the run, local or s3://"]) ->
     """Show the stages of a run: tasks, rates, failures with their reasons, and the time left."""
     from course_lib.scale.status import status, table
 
+    if not folder:
+        raise UsageError(tr("FOLDER: '' is not a path; allowed: a folder, local or s3://"))
     stages = status(folder)
     return Shown(stages, table(stages))
 

@@ -15,6 +15,7 @@ from course_lib.evaluation.trigram import Trigram
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_write, inner_suffix, read_json
 from course_lib.language.words import tr
+from course_lib.unmarked import json_of
 
 if TYPE_CHECKING:
     from course_lib.evaluation.tasks import Tasks
@@ -23,10 +24,19 @@ GRAMMAR, WORLD = "grammar", "world"
 PAIRS = 'also judge minimal pairs: grammar, world (facts of the small world), or JSONL: "phenomenon", "good", "bad"'
 TASKS = "also run a task of lm-evaluation-harness: its name, such as japanese_leaderboard, or a YAML file; repeatable"
 TRIGRAM = "character trigram"
+# Keys of the result in JSON.
+RESULT = {"data", "window", "stride", "models"}
+
+
+def _may_hold(model: Path, target: Path) -> bool:
+    """Return whether a result may be written into a model's folder: as a new file, or over an earlier result."""
+    if not model.is_dir() or target.is_dir():
+        return False
+    return not target.exists() or json_of(target).keys() == RESULT
 
 
 def evaluate(
-    models: Annotated[Sequence[Path], "GPT-2, GPT-NeoX or GPTSAN folders"],
+    models: Annotated[Sequence[Path], "GPT-2, GPT-NeoX or GPTSAN folders", {"holds": _may_hold}],
     target: Annotated[Path | None, "also write the result as JSON"] = None,
     *,
     data: Annotated[Sequence[Path], "raw documents (.jsonl or .txt), or a folder of them; repeatable"] = (),
@@ -62,7 +72,7 @@ def evaluate(
     content = report.to_dict(inputs, results)
     if target:
         with atomic_write(target) as file:
-            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode() + b"\n")
+            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode("utf8", "replace") + b"\n")
     return Shown(content, report.table(results))
 
 

@@ -2,10 +2,10 @@
 
 Parameters are annotated with their help text, as in `tokenizer: Annotated[Path, "tokenizer folder"]`, and numbers also
 with limits such as {"min": 1}. A text that may name a file has READS, and an input that may hold the product has
-{"holds": NAME}. Positional parameters are arguments, those after `*` are options. Some names have one
-meaning in every verb: `target` is -o, `workers` is --workers, `config` and `overrides` are -c and --set, and `sources`
-and `prompts` take "-" for standard input. A parameter whose type is a settings class adds -c, --set and an option for
-each single value of the class. The function returns what output.py prints, as text or JSON.
+{"holds": function of input and product}. Positional parameters are arguments, those after `*` are options. Some names
+have one meaning in every verb: `target` is -o, `workers` is --workers, `config` and `overrides` are -c and --set, and
+`sources` and `prompts` take "-" for standard input. A parameter whose type is a settings class adds -c, --set and an
+option for each single value of the class. The function returns what output.py prints, as text or JSON.
 """
 
 import dataclasses
@@ -111,7 +111,10 @@ def _require_no_input(given: dict[str, Any], signature: inspect.Signature, confi
             continue
         notes = _notes(signature.parameters[name])
         for source in _read_paths(value, "reads" in notes):
-            if "holds" not in notes or target.absolute() != source.absolute() / notes["holds"]:
+            if source == Path("-"):
+                # The same file, if `<` leads there.
+                source = Path("/dev/stdin")
+            if "holds" not in notes or not notes["holds"](source, target):
                 files.require_other(source, target)
 
 

@@ -193,8 +193,13 @@ def memory(
     return Shown(planner.report(settings, gpus), planner.table(settings, gpus))
 
 
+def _is_model_of(run: Path, target: Path) -> bool:
+    """Return whether a product is what a run exports into its own folder."""
+    return target.absolute() == run.absolute() / MODEL
+
+
 def export(
-    run: Annotated[Path, "folder of a run", {"holds": MODEL}],
+    run: Annotated[Path, "folder of a run", {"holds": _is_model_of}],
     target: Path,
     *,
     step: Annotated[int | None, "checkpoint to export; default: the latest one", {"min": 0}] = None,

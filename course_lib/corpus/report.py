@@ -94,6 +94,8 @@ class CorpusReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, with the reasons in the order of `limits`."""
         plain = asdict(self)
+        # The name of a file may have other bytes than UTF-8, as from an archive with Shift_JIS names.
+        plain["source"] = self.source.encode("utf8", "replace").decode()
         for name in ("removed", "lines"):
             plain[name] = {reason: plain[name][reason] for reason in self._ordered(plain[name])}
         return plain
@@ -150,9 +152,14 @@ class CorpusReport:
         return known + sorted(set(reasons) - set(known))
 
 
+def report_path(target: Path) -> Path:
+    """Return the path of the report next to a product."""
+    return target.with_name(f"{target.name}.report.json")
+
+
 def load_report(target: Path) -> CorpusReport:
     """Read the report that `write_report` wrote next to the `target` file."""
-    return from_dict(orjson.loads(target.with_name(f"{target.name}.report.json").read_bytes()))
+    return from_dict(orjson.loads(report_path(target).read_bytes()))
 
 
 def from_dict(plain: dict[str, Any]) -> CorpusReport:
@@ -163,7 +170,7 @@ def from_dict(plain: dict[str, Any]) -> CorpusReport:
 
 def write_report(report: CorpusReport, target: Path) -> Path:
     """Write the report as JSON to `<target>.report.json` and return that path."""
-    path = target.with_name(f"{target.name}.report.json")
+    path = report_path(target)
     with atomic_write(path) as file:
         file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     return path

@@ -23,8 +23,8 @@ def mark_complete(checkpoint: Path) -> None:
     """Mark a checkpoint as complete. Call this function after every rank has written its files."""
     files = {
         str(path.relative_to(checkpoint)): path.stat().st_size
-        for path in sorted(checkpoint.rglob("*"))
-        if path.is_file() and path.name != COMPLETE
+        for path in _files_in(checkpoint)
+        if path.name != COMPLETE
     }
     with atomic_write(checkpoint / COMPLETE) as file:
         file.write(json.dumps({"files": files}, indent=1).encode())
@@ -40,9 +40,8 @@ def damage(checkpoint: Path) -> str | None:
     mark = checkpoint / COMPLETE
     if not mark.exists():
         return None
-    try:
-        files = dict[str, int](json.loads(mark.read_text(encoding="utf8"))["files"])
-    except (OSError, ValueError, KeyError, TypeError):
+    files = _listed(checkpoint)
+    if files is None:
         return f"{mark}: is not readable"
     for name, size in files.items():
         path = checkpoint / name
@@ -52,6 +51,14 @@ def damage(checkpoint: Path) -> str | None:
         if found != size:
             return f"{path}: has {found} bytes instead of {size}"
     return None
+
+
+def _listed(checkpoint: Path) -> dict[str, int] | None:
+    """Return the files that complete.json lists, with their sizes [bytes]; None if it is missing or not readable."""
+    try:
+        return dict[str, int](json.loads((checkpoint / COMPLETE).read_text(encoding="utf8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def require_undamaged(run: Path) -> None:
@@ -141,12 +148,30 @@ def newer_than(run: Path, step: int) -> list[Path]:
 def prune(run: Path, keep: int | None) -> None:
     """Remove incomplete checkpoints, and all complete ones except the latest `keep`. None keeps all complete ones.
 
-    What the run did not write stays, such as `checkpoint-best`, a copy that the user made.
+    What the run did not write stays: `checkpoint-best`, a copy that the user made, or a file in a checkpoint, such as
+    what DeepSpeed's zero_to_fp32.py puts there.
     """
     whole = whole_checkpoints(run)
     kept = whole if keep is None else whole[:keep]
     for path in own_checkpoints(run):
         if path not in kept:
-            # Remove the mark first, so that an interrupted removal leaves no checkpoint that looks complete.
-            (path / COMPLETE).unlink(missing_ok=True)
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(run, path)
+
+
+def _remove(run: Path, checkpoint: Path) -> None:
+    """Remove a checkpoint. If it holds files that the run did not write, they stay, and the folder is the user's."""
+    listed = _listed(checkpoint)
+    others = {str(path.relative_to(checkpoint)) for path in _files_in(checkpoint)} - {*(listed or ()), COMPLETE}
+    # The mark goes first, so that an interrupted removal leaves no checkpoint that looks complete.
+    if listed is None or not others:
+        (checkpoint / COMPLETE).unlink(missing_ok=True)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        return
+    begin_record(run)
+    _write_record(run, (_recorded(run) or set()) - {step_of(checkpoint)})
+    for name in (COMPLETE, *listed):
+        (checkpoint / name).unlink(missing_ok=True)
+
+
+def _files_in(checkpoint: Path) -> list[Path]:
+    return sorted(path for path in checkpoint.rglob("*") if path.is_file())

@@ -29,11 +29,21 @@ TOKENIZER = "tokenizer"
 
 @contextmanager
 def sole_user(folder: Path) -> Iterator[None]:
-    """Lock the run folder for the duration of the block. Raises CourseError if another process is training in it."""
+    """Lock the run folder for the duration of the block. Raises CourseError if another process is training in it.
+
+    A folder that the block refuses by a UsageError does not keep a new lock: it may be somebody else's.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / ".lock"
+    is_new = not lock.exists()
     try:
-        with FileLock(folder / ".lock", timeout=0):
-            yield
+        with FileLock(lock, timeout=0):
+            try:
+                yield
+            except UsageError:
+                if is_new:
+                    lock.unlink(missing_ok=True)
+                raise
     except Timeout:
         message = mark("{folder}: another process is training here; choose another engine.output_dir")
         raise CourseError(tr(message, folder=folder)) from None

@@ -17,6 +17,8 @@ from course_lib.workspace.products import MANIFEST, lock_path, read_manifest
 # A folder in the workspace of a chapter that holds training runs, and the names that the course gives to runs.
 RUNS = "runs"
 RUN = re.compile(r"[0-9a-f]{12}")
+# The name of a run's checkpoint. Others, such as checkpoint-best, are copies that the user made.
+CHECKPOINT = re.compile("checkpoint-[0-9]+", re.ASCII)
 # Locks of products, and the temporary files and folders of builds.
 LOCK, TEMPORARY = re.compile(r"\.(.+)\.lock"), re.compile(r"\.+.+(\.[0-9a-f]{8}\.tmp)+")
 # The lock of a run, in its folder.
@@ -82,7 +84,11 @@ def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
         elif path.name == RUNS and path.is_dir() and runs:
             for run in sorted(path.iterdir()):
                 if RUN.fullmatch(run.name) and _inside(run, root()):
-                    found.add(run, [run], run / OF_RUN)
+                    copies = [each for each in run.glob("checkpoints/*") if not CHECKPOINT.fullmatch(each.name)]
+                    users = {file for each in copies for file in files_in(each)}
+                    written = [file for file in files_in(run) if file not in users] if users else [run]
+                    found.add(run, written, run / OF_RUN)
+                    found.kept += copies
                 else:
                     found.kept.append(run)
         elif path.is_dir() and (manifest := read_manifest(path)):

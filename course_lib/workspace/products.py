@@ -6,6 +6,7 @@ so any notebook can be run without the earlier ones. Fresh products are not rebu
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,10 @@ from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Required
+from typing import Annotated, Any, Literal, Required
 
 from filelock import FileLock
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from course_lib import __version__, files, unmarked
@@ -36,6 +37,10 @@ LIBRARIES = (
 NO_PRODUCT = ("figures.py", "diagrams.py")
 MANIFEST = "manifest.json"
 Manifest = dict[str, Any]
+# No product takes longer to build: 30 years.
+MOST_SECONDS = 1e9
+# What no path may hold: a NUL character, and halves of characters, which are no UTF-8.
+NO_PATH = re.compile("[\0\ud800-\udfff]")
 
 
 class _Output(TypedDict):
@@ -60,7 +65,7 @@ class _Content(TypedDict, total=False):
     counts: dict[str, Any]
     code: dict[str, str]
     built: str
-    seconds: float
+    seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
 
 
 _CONTENT = TypeAdapter(_Content)
@@ -127,7 +132,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 def _is_inside(name: str) -> bool:
     """Return whether a relative path names something inside its folder."""
     path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and not NO_PATH.search(name)
 
 
 def states(products: Iterable[Product]) -> dict[str, State]:

@@ -128,6 +128,27 @@ def test_pruning_removes_only_what_the_run_wrote(tmp_path):
     assert [path.name for path in checkpoint.whole_checkpoints(tmp_path)] == ["checkpoint-3", "checkpoint-2"]
 
 
+def test_pruning_keeps_what_the_user_put_into_a_checkpoint(tmp_path):
+    checkpoint.begin_record(tmp_path)
+    for step in (1, 2, 3):
+        checkpoint.record(tmp_path, step)
+        make(tmp_path, step)
+    converted = checkpoint.at(tmp_path, 1) / "fp32/pytorch_model.bin"
+    converted.parent.mkdir()
+    converted.write_text("by zero_to_fp32.py")
+    for _ in range(2):
+        checkpoint.prune(tmp_path, keep=1)
+        left = [
+            str(path.relative_to(tmp_path / checkpoint.FOLDER)) for path in (tmp_path / checkpoint.FOLDER).rglob("*")
+        ]
+        assert sorted(left) == [
+            "checkpoint-1", "checkpoint-1/fp32", "checkpoint-1/fp32/pytorch_model.bin",
+            "checkpoint-3", "checkpoint-3/complete.json", "checkpoint-3/weights",
+        ]  # fmt: skip
+    assert (tmp_path / checkpoint.RECORD).read_text() == '{"steps": [2, 3]}\n'
+    assert [path.name for path in checkpoint.whole_checkpoints(tmp_path)] == ["checkpoint-3"]
+
+
 def test_a_run_by_an_earlier_version_begins_its_record_with_what_is_whole(tmp_path):
     make(tmp_path, 5)
     make(tmp_path, 10, whole=False)
@@ -210,6 +231,18 @@ class Run:
 
 def everything(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_refused_folder_keeps_no_lock(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    run = Run(tmp_path)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="holds other files"), run_dir.sole_user(tmp_path):
+            run.prepare(False)
+        assert everything(tmp_path) == {"notes.txt": b"mine"}
+    with run_dir.sole_user(tmp_path / "run"):
+        pass
+    assert everything(tmp_path / "run") == {".lock": b""}
 
 
 @pytest.mark.parametrize("resume", [True, False])
