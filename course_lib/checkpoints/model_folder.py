@@ -83,6 +83,13 @@ def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) ->
     return model.eval()
 
 
+def require_layers(folder: Path, config: Any, tensors: int) -> None:
+    """Raise CourseError if config.json asks for more layers than the folder's weights have tensors."""
+    layers = getattr(config, "num_hidden_layers", 0)
+    if not isinstance(layers, int) or layers > tensors:
+        raise CourseError(f"{folder}: {CONFIG} says {layers!r} layers, the weights are {tensors} tensors")
+
+
 def _require_plausible(model_class: Any, folder: Path, config: Any) -> None:
     """Raise CourseError if a folder's weights are no floats, or far fewer numbers than config.json asks for.
 
@@ -91,9 +98,7 @@ def _require_plausible(model_class: Any, folder: Path, config: Any) -> None:
     stored = weight_files.by_name(folder)
     for name, tensor in stored.items():
         weight_files.require_float(folder, name, tensor)
-    layers = getattr(config, "num_hidden_layers", 0)
-    if not isinstance(layers, int) or layers > len(stored):
-        raise CourseError(f"{folder}: {CONFIG} says {layers!r} layers, the weights are {len(stored)} tensors")
+    require_layers(folder, config, len(stored))
     try:
         # `from_config` is that of AutoModelForCausalLM.
         create = getattr(model_class, "from_config", model_class)

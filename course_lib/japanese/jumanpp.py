@@ -3,7 +3,7 @@
 Juman++ drops a line without an error message if it has over 4096 bytes, begins with "# " or is not UTF-8. A long run of
 characters of one class takes all memory. The exit code does not show such failures. This module therefore cuts lines
 into pieces that Juman++ can process, and compares the output with the text sent. If they differ, it sends the two
-halves of the batch again, down to the failing piece, which is split only at whitespace.
+halves of the batch again, down to the failing piece, which is split only at whitespace and before and after "<".
 """
 
 import os
@@ -27,6 +27,8 @@ SEPARATOR = "\x1f"
 # Characters that are never sent to Juman++; each is a word of its own.
 UNFIT = re.compile("([\x00-\x08\x0a-\x1f\x7f\ud800-\udfff])")
 WORD = re.compile(r"\s|\S+")
+# Words of a piece that Juman++ cannot analyze. In segmented text, a word <s> would be a control token of the tokenizer.
+WORD_OR_BRACKET = re.compile(r"[\s<]|[^\s<]+")
 # These characters belong to both the hiragana and the katakana class.
 PROLONGED = "ー〜～∼"
 # Character classes in Juman++ (characters.cc, getCodeType) whose runs become unknown words: letters, hiragana,
@@ -82,7 +84,7 @@ class JumanppSegmenter:
         sent = [piece for parts in cut for piece in parts if not UNFIT.match(piece)]
         answers = [words for at in range(0, len(sent), BATCH) for words in self._analyse(sent[at : at + BATCH])]
         # An answer is empty if the piece could not be analyzed.
-        split = (words or WORD.findall(piece) for words, piece in zip(answers, sent, strict=True))
+        split = (words or WORD_OR_BRACKET.findall(piece) for words, piece in zip(answers, sent, strict=True))
         found = [[word for part in parts for word in ([part] if UNFIT.match(part) else next(split))] for parts in cut]
         return found, answers.count([])
 

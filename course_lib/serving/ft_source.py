@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.checkpoints.model_folder import end_ids, generation_defaults
+from course_lib.checkpoints import weight_files
+from course_lib.checkpoints.model_folder import end_ids, generation_defaults, require_layers
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import CourseError, UsageError
 from course_lib.models import frozen_base
@@ -46,6 +47,7 @@ def describe(folder: Path, ranks: int, dtype: NumberFormat, name: str | None, co
     """Return a model's FasterTransformer configuration on `ranks` ranks; `name` None is the folder name."""
     hf = read_config(folder)
     require_plain(hf, folder)
+    require_layers(folder, hf, len(weight_files.by_name(folder)))
     ends = end_ids(generation_defaults(folder).get("eos_token_id"), hf.eos_token_id)
     end = next((end for end in ends if end < hf.vocab_size), None)
     if end is None:

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from course_lib.checkpoints.compute import device
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 from course_lib.serving import reader
 from course_lib.serving.client import DTYPES
 from course_lib.serving.engine import Engine
-from course_lib.serving.repository import INPUTS, LOOPBACK, MODEL, OUTPUTS
+from course_lib.serving.repository import INPUTS, LOOPBACK, MODEL, OUTPUTS, TritonTensor
 from course_lib.serving.request import Answer
 from course_lib.serving.scheduler import Request, Scheduler
 from course_lib.serving.tensors import outputs, rows_of, wants_log_probs
@@ -105,12 +105,25 @@ def wanted_outputs(asked: Mapping[str, Any]) -> set[str]:
 
 def inputs(asked: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the tensors of a request from its JSON, by name."""
-    given, required = {one["name"] for one in asked["inputs"]}, {one.name for one in INPUTS if not one.optional}
-    if unknown := sorted(given - {one.name for one in INPUTS}):
+    declared, given = {one.name: one for one in INPUTS}, {one["name"] for one in asked["inputs"]}
+    if unknown := sorted(given - set(declared)):
         raise UsageError(tr("inputs: {name}: no such input", name=unknown[0]))
-    if missing := sorted(required - given):
+    if missing := sorted(name for name, one in declared.items() if not one.optional and name not in given):
         raise UsageError(tr("inputs: {name}: missing", name=missing[0]))
-    return {
-        one["name"]: torch.from_numpy(np.array(one["data"], DTYPES[one["datatype"]]).reshape(one["shape"]))
-        for one in asked["inputs"]
-    }
+    rows = next(sum(one["shape"][:1]) for one in asked["inputs"] if one["name"] == "input_ids")
+    return {one["name"]: _tensor(one, declared[one["name"]], rows) for one in asked["inputs"]}
+
+
+def _tensor(sent: Mapping[str, Any], declared: TritonTensor, rows: int) -> Tensor:
+    """Return one tensor of a request with so many rows; Triton, too, refuses what was not declared."""
+    name, kind, shape = sent["name"], sent["datatype"], sent["shape"]
+    if kind != declared.dtype:
+        message = mark("{name}: {kind} is not allowed; allowed: {allowed}")
+        raise UsageError(tr(message, name=name, kind=kind, allowed=declared.dtype))
+    sizes = (max(rows, 1), *declared.dims)
+    fits = [size >= 0 and allowed in (size, -1) for size, allowed in zip(shape, sizes, strict=False)]
+    if len(shape) != len(sizes) or not all(fits):
+        allowed = ", ".join("n" if size == -1 else str(size) for size in sizes)
+        message = mark("{name}: shape {shape} is not allowed; allowed: [{allowed}]")
+        raise UsageError(tr(message, name=name, shape=shape, allowed=allowed))
+    return torch.from_numpy(np.array(sent["data"], DTYPES[kind]).reshape(shape))

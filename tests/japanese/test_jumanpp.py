@@ -102,6 +102,18 @@ def test_a_bad_piece_is_kept_whole_counted_and_alone(segmenter: JumanppSegmenter
     assert segmenter.words(["犬と猫"]) == ([list("犬と猫")], 0)
 
 
+@pytest.mark.parametrize("name", ["<s>", "</s>", "<unk>", "<<s>>", "<0x41>"])
+def test_a_bad_piece_spells_no_control_token(segmenter: JumanppSegmenter, name: str) -> None:
+    """Segmented text is encoded as it stands, so that a word <s> would become the control token."""
+    ((words,), failed) = segmenter.words([f"死 {name}a{name}"])
+    assert ("".join(words), failed) == (f"死 {name}a{name}", 1)
+    assert all(len(word) == 1 or "<" not in word for word in words)
+
+
+def test_words_of_a_bad_piece_without_brackets_are_whole(segmenter: JumanppSegmenter) -> None:
+    assert segmenter.words(["死 s>a, (^^) ＜s＞"]) == ([["死", " ", "s>a,", " ", "(^^)", " ", "＜s＞"]], 1)
+
+
 def test_a_hanging_program_is_stopped(program: Path) -> None:
     segmenter = JumanppSegmenter(program, timeout=1)
     assert segmenter.words(["あい", "眠 い"]) == ([list("あい"), ["眠", " ", "い"]], 1)

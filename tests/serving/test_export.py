@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -278,3 +279,17 @@ def test_a_name_of_several_lines_is_refused(sources: dict[str, Path], tmp_path: 
         export(sources["gpt2"], tmp_path / "ft", name=name)
     assert not (tmp_path / "ft").exists()
     assert export(sources["gpt2"], tmp_path / "ft", name="日本語　の 名前").config.model_name == "日本語　の 名前"
+
+
+@pytest.mark.parametrize("layers", [10**9, 100])
+def test_layers_that_the_weights_cannot_have_are_refused_at_once(
+    sources: dict[str, Path], tmp_path: Path, layers: int
+) -> None:
+    for index, source in enumerate(sources.values()):
+        folder = shutil.copytree(source, tmp_path / str(index))
+        config = json.loads((folder / "config.json").read_text())
+        key = "n_layer" if "n_layer" in config else "num_hidden_layers"
+        (folder / "config.json").write_text(json.dumps(config | {key: layers}))
+        with pytest.raises(CourseError, match=f"{folder}: config.json says {layers} layers, the weights are "):
+            export(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
