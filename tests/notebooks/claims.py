@@ -52,12 +52,13 @@ def zero2(
 ) -> None:  # fmt: skip
     assert len(gaps) == 20 and max(gaps) < 1e-5, "your losses are DeepSpeed's"
     assert start == 5 and 6 <= before[-1]["step"] < 20 == after[-1]["step"], "killed and resumed"
-    assert abs(history[-1]["loss"] - own_source) < 0.01, "the curve ends at the source"
+    held_out = [row["loss"] for row in history if row["kind"] == "eval"]
+    assert abs(held_out[-1] - own_source) < 0.006, "the curve ends nearer to the source than documents alone"
     *_, gpt2, source = rungs = list(ladder.values())
     assert rungs == sorted(rungs, reverse=True) and gpt2 - source < 0.02, "every rung is lower"
     found = table(written)
     assert found["sentences of the world"] > 0.95
-    assert 0.6 < found["without contradiction"] < 0.9, "nearly right is not right"
+    assert 0.5 < found["without contradiction"] < 0.9, "nearly right is not right"
     assert mean(behind) > mean(alone) + 3, "it has never seen another document before one"
     assert abs(sent_early["losses"][-1] - yours[0]["losses"][-1]) < 1e-5
     assert sent_early["gradients"] < yours[0]["gradients"] / 2, "gradients that are sent early are not held"
@@ -90,7 +91,8 @@ def prefix(
     assert min(lows) > 0, f"no interval holds 0: {differences}"
 
 
-def conversion(replies: Any, right: Any, unseen: Any, measured: Any) -> None:
+def conversion(change: Any, replies: Any, right: Any, unseen: Any, measured: Any) -> None:
+    assert change > 5, "one damaged matrix changes everything behind it"
     assert replies[None][0][0].continuation == "", "the bare model ends the complete story at once"
     assert not replies[0][1][0].continuation.endswith("ました。"), "task 0 makes the sentence plain"
     assert right > 0.9 * len(unseen), "task 1 knows the titles"
