@@ -84,8 +84,8 @@ def test_damaged_files_are_made_again(
     tmp_path: Path, expected: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     chosen = settings(tmp_path / "run", tasks=2)
-    in_order(chosen, (Split,))
     prepare(chosen)
+    in_order(chosen, (Split,))
     sizes = Store(chosen.output).sizes("split")
     name = [name for name, size in sizes.items() if size > 100 and "/done/" not in name][1]
     path = tmp_path / "run" / name
