@@ -30,7 +30,7 @@ class DataConfig:
         "best-fit: whole documents, longer ones in pieces, which do not see one another",
     )
     train_tokens: int | None = setting(
-        None, "length of the training [tokens]; one epoch without this, max_steps and num_train_epochs", ge=1
+        None, "length of the training [tokens]; one epoch without this and those of `engine`", ge=1
     )
     mask_loss_at_eod: bool = setting(False, "ignore the loss where the input is the end-of-document token")
     reader_workers: int = setting(0, "processes per rank that read ahead; 0 = the rank itself reads", ge=0, le=64)
@@ -53,6 +53,10 @@ class PretrainConfig(RunConfig):
                 f"{self.model.max_position_embeddings} positions (model.max_position_embeddings)"
             )
         return self
+
+    @override
+    def can_use_muon(self) -> bool:
+        return self.model.architecture == "gpt2"
 
     @override
     def lengths(self) -> dict[str, float | None]:

@@ -52,14 +52,20 @@ class BatchConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class RateConfig:
-    """Learning-rate schedule: linear warm-up to `max`, half-cosine or linear decay to `min`, then constant."""
+    """Learning-rate schedule: linear warm-up to `max`, decay to `min` in one of three shapes, then constant.
+
+    The trapezoid stays at `max` up to its final linear decay (Hägele et al. 2024, https://arxiv.org/abs/2405.18392).
+    """
 
     max: float = setting(5e-5, "highest learning rate, reached at the end of the warm-up", gt=0, le=1)
     min: float = setting(1e-5, "learning rate after decay_steps", ge=0, le=1)
     warmup_rate: float = setting(0.01, "length of the warm-up as a fraction of decay_steps", ge=0, lt=1)
     warmup_steps: int | None = setting(None, "length of the warm-up [steps]; overrides warmup_rate", ge=0)
     decay_steps: int | None = setting(None, "step at which `min` is reached; unset: the last step", ge=1)
-    decay: Literal["cosine", "linear"] = setting("cosine", "shape of the decay from `max` to `min`")
+    decay: Literal["cosine", "linear", "trapezoid"] = setting("cosine", "shape of the decay from `max` to `min`")
+    decay_rate: float = setting(
+        0.75, "trapezoid: length of the final linear decay as a fraction of decay_steps", gt=0, le=1
+    )
 
     @model_validator(mode="after")
     def _order(self) -> "RateConfig":
@@ -68,6 +74,8 @@ class RateConfig:
                 f"optimizer.lr.max: {self.max} is not allowed: below optimizer.lr.min ({self.min}), "
                 "the rate would rise; are they swapped?"
             )
+        if self.warmup_steps is None:
+            self._require_room(self.warmup_rate)
         return self
 
     def warmup(self, last_step: int) -> float:
@@ -79,13 +87,35 @@ class RateConfig:
             raise ValueError(
                 f"optimizer.lr.warmup_steps: {warmup} is not allowed: must not exceed the {decay} steps up to {end}"
             )
+        self._require_room(warmup / decay)
         return warmup
+
+    def _require_room(self, warmup: float) -> None:
+        """Raise ValueError if a trapezoid would begin to fall before the end of the warm-up, a share of its length."""
+        # The tolerance is for shares such as 0.1 and 0.9.
+        if self.decay == "trapezoid" and warmup + self.decay_rate > 1 + 1e-9:
+            raise ValueError(
+                f"optimizer.lr.decay_rate: {self.decay_rate} is not allowed: the warm-up takes {warmup:.3g} of the "
+                "length; together at most 1"
+            )
+
+
+@dataclass(frozen=True, config=STRICT)
+class MuonConfig:
+    """Settings for Muon, which updates the matrices of the blocks; AdamW updates the rest (muon.py)."""
+
+    lr: float = setting(0.02, "highest learning rate of the matrices; optimizer.lr is that of the rest", gt=0, le=1)
+    momentum: float = setting(0.95, "decay rate of the momentum", ge=0, lt=1)
+    weight_decay: float = setting(0.1, "decoupled weight decay of the matrices", ge=0, le=1)
 
 
 @dataclass(frozen=True, config=STRICT)
 class OptimizerConfig:
-    """Settings for AdamW. Weight decay is not applied to biases or normalization weights."""
+    """Settings for AdamW and Muon. AdamW does not apply weight decay to biases or normalization weights."""
 
+    name: Literal["adamw", "muon"] = setting(
+        "adamw", "adamw: AdamW for all weights; muon: Muon for the matrices of a GPT-2's blocks, AdamW for the rest"
+    )
     weight_decay: float = setting(0.01, "decoupled weight decay", ge=0, le=1)
     beta1: float = setting(0.9, "decay rate of the first moment", ge=0, lt=1)
     beta2: float = setting(0.999, "decay rate of the second moment", ge=0, lt=1)
@@ -93,6 +123,7 @@ class OptimizerConfig:
     grad_clip: float = setting(1.0, "largest gradient norm over all parameters; 0 = no clipping", ge=0)
     fused: bool = setting(True, "use the device's fused AdamW kernel, if there is one")
     lr: RateConfig = field(default_factory=RateConfig)
+    muon: MuonConfig = field(default_factory=MuonConfig)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -141,6 +172,9 @@ class EngineConfig:
     output_dir: Path = setting(Path("output"), "folder of the run: checkpoints, log, configuration, model")
     max_steps: int | None = setting(None, "optimizer steps; excludes num_train_epochs and data.train_tokens", ge=1)
     num_train_epochs: float | None = setting(None, "passes over the training tokens", gt=0)
+    max_seconds: float | None = setting(
+        None, "training time on one rank [s], without compilation and evaluation; excludes the other lengths", gt=0
+    )
     logging_freq: int = setting(10, "interval of log lines [steps]", ge=1)
     eval_freq: int = setting(500, "interval of evaluations [steps]; 0 = never", ge=0)
     eval_iters: int = setting(10, "global batches of the validation set per evaluation", ge=1)
@@ -200,11 +234,58 @@ class RunConfig:
         rate = self.optimizer.lr
         if last := rate.decay_steps or self.engine.max_steps:
             rate.warmup(last)
+        if self.engine.max_seconds is not None:
+            for key in ("warmup_steps", "decay_steps"):
+                if (value := getattr(rate, key)) is not None:
+                    raise ValueError(
+                        f"optimizer.lr.{key}: {value} is not allowed: with engine.max_seconds, the rate follows the "
+                        "share of time; allowed: optimizer.lr.warmup_rate"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _muon(self) -> "RunConfig":
+        if self.optimizer.name == "muon":
+            if not self.can_use_muon():
+                raise ValueError(
+                    "optimizer.name: muon is not allowed: Muon trains only a GPT-2 (`course pretrain` with "
+                    "model.architecture gpt2); allowed: adamw"
+                )
+            for key in ("offload_optimizer", "offload_param"):
+                if getattr(self.zero, key):
+                    raise ValueError(f"zero.{key}: True is not allowed with optimizer.name muon; allowed: False")
+        if problem := self.problem_with_ranks(self.launch.ranks or 1):
+            raise ValueError(problem)
         return self
 
     def lengths(self) -> dict[str, float | None]:
         """Return the settings that determine the training length, by dotted key. At most one of them may be set."""
-        return {"engine.max_steps": self.engine.max_steps, "engine.num_train_epochs": self.engine.num_train_epochs}
+        engine = self.engine
+        return {
+            "engine.max_steps": engine.max_steps,
+            "engine.num_train_epochs": engine.num_train_epochs,
+            "engine.max_seconds": engine.max_seconds,
+        }
+
+    def can_use_muon(self) -> bool:
+        """Return whether muon.py knows the matrices of the model, which a kind of run says whose model is a GPT-2."""
+        return False
+
+    def problem_with_ranks(self, ranks: int) -> str | None:
+        """Return why the run cannot train on a number of ranks, as one line, or None if it can."""
+        if ranks > 1 and self.optimizer.name == "muon":
+            return f"optimizer.name: muon is not allowed on {ranks} ranks: it needs launch.ranks=1; allowed: adamw"
+        if ranks > 1 and self.engine.max_seconds is not None:
+            return (
+                f"engine.max_seconds: {self.engine.max_seconds:g} is not allowed on {ranks} ranks: it needs "
+                "launch.ranks=1; allowed: engine.max_steps"
+            )
+        return None
+
+    def uses_deepspeed(self, ranks: int) -> bool:
+        """Return whether DeepSpeed trains the run: ZeRO shards states over several ranks, or offloads them."""
+        zero = self.zero
+        return zero.stage > 0 and (ranks > 1 or zero.offload_optimizer or zero.offload_param)
 
     def content(self) -> dict[str, Any]:
         """Return the settings that affect what a run learns, as plain values: all except those in `places`."""
