@@ -5,7 +5,7 @@ import alone takes seconds. Both engines have the same methods, which loop.py ca
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.loss_scale import LossScale
+from course_lib.training.muon import muon
 from course_lib.training.parameter_groups import parameter_groups
 from course_lib.training.ranks import Rank
 from course_lib.training.run import Run
@@ -24,11 +25,16 @@ class Engine(Protocol):
     """What loop.py calls."""
 
     model: nn.Module
+    module: nn.Module  # what the loss calls: the model, or DeepSpeed's engine around it
     optimizer: torch.optim.Optimizer  # its state is by parameter; with DeepSpeed, by flat shards
     scale: LossScale | None  # the loss scale of PlainEngine in fp16
+    compiles_loss: bool  # whether the loss, and so the model in it, is compiled
 
-    def loss(self, batch: Any) -> Tensor:
-        """Return the run's loss for a micro-batch on the device."""
+    def precision(self) -> AbstractContextManager[Any]:
+        """Return a context in which the module computes in the run's dtype."""
+
+    def train(self, mode: bool) -> None:
+        """Set the training mode of the module."""
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss to those of the step's earlier micro-batches."""
@@ -43,15 +49,9 @@ class Engine(Protocol):
         """Return the loss scale and the number of skipped steps for the log, or {} if the run is not in fp16."""
 
 
-def needs_deepspeed(settings: RunConfig, ranks: int) -> bool:
-    """Return whether ZeRO shards or offloads anything in a run of `ranks` ranks."""
-    zero = settings.zero
-    return zero.stage > 0 and (ranks > 1 or zero.offload_optimizer or zero.offload_param)
-
-
 def build(run: Run, model: nn.Module, batch: ResolvedBatch, rank: Rank) -> Engine:
     """Return the engine for a run, which takes over the model."""
-    if needs_deepspeed(run.settings, rank.ranks):
+    if run.settings.uses_deepspeed(rank.ranks):
         return DeepSpeedEngine(run, model, batch)
     return PlainEngine(run, model, rank)
 
@@ -61,27 +61,25 @@ class PlainEngine:
 
     def __init__(self, run: Run, model: nn.Module, rank: Rank) -> None:
         settings: RunConfig = run.settings
-        self.run, self.rank = run, rank
-        self.model = model.to(rank.device)
+        self.rank = rank
+        self.model = self.module = model.to(rank.device)
         self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         for parameter in self.trained:
             parameter.data = parameter.data.float()
-        self.optimizer = adamw(model, settings.optimizer)
-        self.clip = settings.optimizer.grad_clip or float("inf")
         self.dtype = TORCH[settings.precision.dtype]
+        wanted = settings.optimizer
+        self.optimizer = muon(model, wanted, self.dtype) if wanted.name == "muon" else adamw(model, wanted)
+        self.clip = wanted.grad_clip or float("inf")
         self.scale = LossScale(settings.precision) if self.dtype == torch.float16 else None
-        # The model and its loss are compiled as one: the logits are the largest tensors of all.
-        self.compiled = torch.compile(self._loss, dynamic=False) if settings.engine.compile else self._loss
-        model.train()
+        self.compiles_loss = settings.engine.compile
 
-    def _loss(self, batch: Any) -> Tensor:
-        with torch.autocast(self.rank.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            loss: Tensor = self.run.loss(self.model, batch)
-        return loss
+    def precision(self) -> AbstractContextManager[Any]:
+        """Return a context in which the module computes in the run's dtype."""
+        return torch.autocast(self.rank.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
-    def loss(self, batch: Any) -> Tensor:
-        """Return the run's loss for a micro-batch on the device."""
-        return self.compiled(batch)
+    def train(self, mode: bool) -> None:
+        """Set the training mode of the module."""
+        self.model.train(mode)
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss to those of the step's earlier micro-batches."""
@@ -106,7 +104,8 @@ class PlainEngine:
         overflows = self.scale is not None and not torch.isfinite(norm)
         if not overflows:
             for group in self.optimizer.param_groups:
-                group["lr"] = rate
+                # Muon's groups have rates of their own.
+                group["lr"] = rate * group.get("relative_lr", 1.0)
             self.optimizer.step()
         self.optimizer.zero_grad()
         if self.scale:
@@ -122,30 +121,34 @@ class DeepSpeedEngine:
     """DeepSpeed's engine: ZeRO shards the states over the ranks, and offload keeps them in host memory."""
 
     scale = None
+    # DeepSpeed compiles its engine itself.
+    compiles_loss = False
 
     def __init__(self, run: Run, model: nn.Module, batch: ResolvedBatch) -> None:
         import deepspeed
 
         settings: RunConfig = run.settings
-        self.run, self.settings = run, settings
-        optimizer = cpu_adamw(model, settings.optimizer) if settings.zero.offload_optimizer else None
+        self.settings, self.model = settings, model
+        of_host = cpu_adamw(model, settings.optimizer) if settings.zero.offload_optimizer else None
         self.engine, self.optimizer, *_ = deepspeed.initialize(
             model=model,
-            optimizer=optimizer or adamw(model, settings.optimizer),
+            optimizer=of_host or adamw(model, settings.optimizer),
             config=deepspeed_json(settings, batch),
             dist_init_required=False,
         )
-        self.model = model
+        self.module = self.engine
         if settings.engine.compile:
             self.engine.compile()
-        self.engine.train()
 
-    def loss(self, batch: Any) -> Tensor:
-        """Return the run's loss for a micro-batch on the device."""
-        # eval() of DeepSpeed's engine changes the model only, and GPTSAN's loss asks what it is given.
-        self.engine.training = self.model.training
-        loss: Tensor = self.run.loss(self.engine, batch)
-        return loss
+    def precision(self) -> AbstractContextManager[Any]:
+        """Return an empty context: DeepSpeed has cast the weights."""
+        return nullcontext()
+
+    def train(self, mode: bool) -> None:
+        """Set the training mode of the module."""
+        self.engine.train(mode)
+        # DeepSpeed sets only that of the model, and GPTSAN's loss asks what it is given.
+        self.engine.training = mode
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss to those of the step's earlier micro-batches."""
@@ -192,7 +195,7 @@ def cpu_adamw(model: nn.Module, wanted: OptimizerConfig) -> torch.optim.Optimize
 @contextmanager
 def sharded_construction(settings: RunConfig, batch: ResolvedBatch, ranks: int) -> Iterator[None]:
     """Under ZeRO stage 3, make transformers shard each weight while it builds a model in the block."""
-    if settings.zero.stage < 3 or not needs_deepspeed(settings, ranks):
+    if settings.zero.stage < 3 or not settings.uses_deepspeed(ranks):
         yield
         return
     from transformers.integrations import HfDeepSpeedConfig

@@ -17,6 +17,7 @@ from course_lib.language.words import mark, tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
+from course_lib.training.ranks import Rank
 from course_lib.training.run import Run
 from course_lib.training.settings import ResolvedBatch
 
@@ -157,6 +158,17 @@ def _require_same_tokenizer(run: Run) -> None:
             f"tokenizer: its {file} is not that of the run in {folder}, which has a copy in {folder / TOKENIZER}; "
             "resume it with its own tokenizer, or start a new run in another engine.output_dir"
         )
+
+
+def require_same_inputs(run: Run, rank: Rank) -> None:
+    """Raise CourseError if a node does not see the inputs that the first node sees."""
+    if rank.nodes == 1:
+        return
+    found = orjson.loads(orjson.dumps(run.identity()))
+    wanted = rank.broadcast(found)
+    different = [key for key, value in wanted.items() if found.get(key) != value]
+    if different and rank.first_of_node:
+        raise CourseError(f"{different[0]}: not the same content as on the first node; copy the files again")
 
 
 def _require_same(run: Run, earlier: Any, batch: ResolvedBatch, identity: dict[str, Any]) -> None:
