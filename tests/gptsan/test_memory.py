@@ -14,8 +14,8 @@ from course_lib.gptsan import memory
 from course_lib.gptsan.config import EncodeConfig, GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.run import recompute
 from course_lib.gptsan.samples import cross_entropy
-from course_lib.gptsan.task import recompute
 from course_lib.settings.config import build, load, section, to_dict
 from course_lib.training import planner
 from course_lib.training.freezing import freeze
