@@ -35,6 +35,6 @@ def test_losses_are_those_of_the_trainer_with_deepspeed(tmp_path: Path, architec
     trained = train(Gpt2(settings))
     assert trained
     ours = [entry["loss"] for entry in trained.log if entry["kind"] == "train"]
-    assert len(ours) == 20 and ours[-1] < ours[0] - 0.1
+    assert len(ours) == 20 and ours[-1] < ours[0] - 0.04
     # The Trainer logs losses in fp32.
     assert ours == pytest.approx(theirs, rel=1e-4)
