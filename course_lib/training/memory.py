@@ -1,8 +1,8 @@
 """Memory for a training run, computed before it starts and without torch. planner.py compares plans.
 
-States (weights, gradients, optimizer) are exactly what DeepSpeed 0.19 allocates, activations and logits what PyTorch
-allocates (tests/training/test_planner.py). Buffers and allowance are upper estimates. Not included: torch.compile,
-temporary memory inside a kernel, evaluation.
+States (weights, gradients, optimizer) are exactly what PlainEngine and DeepSpeed 0.19 allocate, activations, casts and
+logits what PyTorch allocates (tests/training/test_planner.py). Buffers and allowance are upper estimates. Not included:
+torch.compile, temporary memory inside a kernel, evaluation.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,14 @@ from typing import Any
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.language.words import mark, tr
 from course_lib.models.memory import Sizes
+from course_lib.training.parameter_groups import together
 from course_lib.training.settings import RunConfig
 
 GB = 1_000_000_000
 # bytes per parameter: the fp32 weights that AdamW updates, and its two fp32 moments
 MASTER, MOMENTS = 4, 8
-# gradients that DeepSpeed reduces at a time without ZeRO [elements]
-STAGE0_BUCKET = 500_000_000
+# bytes per element of a gradient, and of Muon's one moment
+FP32 = 4
 # CUDA context, NCCL and cuBLAS [bytes]
 CONTEXT = GB
 # memory that the caching allocator cannot use, as a fraction of everything else
@@ -48,9 +49,16 @@ class Plan:
 def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
     """Plan the peak memory of one of `ranks` data-parallel ranks; None means launch.ranks, or 1 if that is unset."""
     ranks = ranks or settings.launch.ranks or 1
-    model = settings.sizes()
-    states, host = _states(settings, model, ranks)
-    backward, step = _temporaries(settings, model, ranks)
+    sharded = settings.uses_deepspeed(ranks)
+    # DeepSpeed casts the whole model to 16 bits; otherwise autocast casts weights and activations.
+    autocast = not sharded and settings.precision.dtype != "fp32"
+    model = settings.sizes(autocast)
+    if sharded:
+        states, host = _sharded_states(settings, model, ranks)
+        backward, step = _sharded_temporaries(settings, model, ranks)
+    else:
+        states, host = _states(settings, model, ranks), 0
+        backward, step = model.casts, _update(settings, model, ranks)
     # A block is recomputed after the logits are freed, so the two share memory.
     backward += max(0, model.block - model.logits)
     # The optimizer step comes after the activations and logits are freed, so it shares their memory.
@@ -64,21 +72,56 @@ def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
     return Plan(settings, ranks, parts, host)
 
 
-def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
-    """Return the memory for weights, gradients and optimizer states on the GPU, and for offload on the host [bytes].
+def _states(settings: RunConfig, model: Sizes, ranks: int) -> dict[str, int]:
+    """Return the memory for weights, gradients and optimizer states of a run without DeepSpeed [bytes].
 
-    Gradients are those kept between micro-batches. ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters:
-    weights, gradients, optimizer states. Stage 1 shards the last term, stage 2 the last two, and stage 3 all three.
-    DeepSpeed also needs, from stage 1, an fp32 copy of the weights; in stages 1 and 2, padding of two flat groups (with
-    and without weight decay) to a multiple of 2·ranks elements; in stage 2, the whole gradient of a parameter that
-    straddles a shard boundary; in stage 3, padding of each parameter, and a whole copy of each small one.
+    Trained weights and their gradients are in fp32. Gradients are those kept between micro-batches: in a step of one
+    micro-batch, they come as the activations go (see `_update`).
+    """
+    own = sum(elements for elements, _ in model.trained)
+    optimizer = MOMENTS * own
+    if settings.optimizer.name == "muon":
+        optimizer -= FP32 * sum(map(sum, model.matrices))
+    return {
+        mark("weights"): MASTER * own + BYTES[settings.precision.dtype] * sum(model.frozen),
+        mark("gradients"): FP32 * own * _accumulates(settings, ranks),
+        mark("optimizer"): optimizer,
+    }
+
+
+def _update(settings: RunConfig, model: Sizes, ranks: int) -> int:
+    """Return the memory needed from the end of the backward pass to that of the optimizer step [bytes].
+
+    It holds the gradients, unless they are kept in any case, and what is larger: a second gradient of the largest
+    parameter with the one in 16 bits that it is converted from, or the temporaries of the optimizer.
+    """
+    own = [elements for elements, _ in model.trained]
+    width = BYTES[settings.precision.dtype]
+    temporary = (FP32 + width) * max(own)
+    if not settings.optimizer.fused:
+        temporary = max(temporary, FP32 * sum(own))
+    if settings.optimizer.name == "muon":
+        # Muon computes in fp32 unless the run is in bf16.
+        computed = 2 if settings.precision.dtype == "bf16" else 4
+        for matrices in model.matrices:
+            stacked = min(len(matrices), together(matrices[0])) * matrices[0]
+            # the stacked updates and their result in fp32, and six tensors of the iteration
+            temporary = max(temporary, (2 * FP32 + 6 * computed) * stacked)
+    return temporary + (0 if _accumulates(settings, ranks) else FP32 * sum(own))
+
+
+def _sharded_states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
+    """Return DeepSpeed's memory for weights, gradients and optimizer states on the GPU, and for offload on the host.
+
+    Both are in bytes. Gradients are those kept between micro-batches. ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes
+    for Ψ parameters: weights, gradients, optimizer states. Stage 1 shards the last term, stage 2 the last two, and
+    stage 3 all three. DeepSpeed also needs an fp32 copy of the weights; in stages 1 and 2, padding of two flat groups
+    (with and without weight decay) to a multiple of 2·ranks elements; in stage 2, the whole gradient of a parameter
+    that straddles a shard boundary; in stage 3, padding of each parameter, and a whole copy of each small one.
     """
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own, frozen, host = [elements for elements, _ in model.trained], sum(model.frozen), 0
-    if zero.stage == 0:
-        weights, gradients = width * (sum(own) + frozen), width * sum(own)
-        optimizer = (MOMENTS + (MASTER if width < 4 else 0)) * sum(own)
-    elif zero.stage < 3:
+    if zero.stage < 3:
         groups = _groups(model, ranks)
         shard = sum(share for _, share in groups)
         weights, optimizer = width * (shard * ranks + frozen), (MASTER + MOMENTS) * shard
@@ -118,14 +161,12 @@ def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
     return max(counts)
 
 
-def _temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, int]:
-    """Return the temporary memory for the backward pass (communication buffers) and for the optimizer step [bytes]."""
+def _sharded_temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, int]:
+    """Return DeepSpeed's temporary memory for the backward pass and for the optimizer step [bytes]."""
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own = [elements for elements, _ in model.trained]
     total, largest = sum(own), max(own)
     shard = -(-total // ranks)
-    if zero.stage == 0:
-        return width * min(STAGE0_BUCKET, total), 0 if width == 4 else 4 * total
     # fp32 gradients, plus the gradients they are converted from (fused AdamW) or the temporaries in unfused AdamW
     update = 4 + (width if settings.optimizer.fused else MOMENTS)
     # Computing the gradient norm converts each gradient to fp64.

@@ -6,7 +6,7 @@ from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings.config import build
-from course_lib.training import muon
+from course_lib.training import muon, parameter_groups
 from course_lib.training.lr_schedule import learning_rate
 from torch.nn import functional
 
@@ -169,14 +169,16 @@ def test_matrices_that_are_too_large_are_orthogonalized_one_after_the_other(sett
     second = build_model(settings.model)
     batches = samples()[:5]
     together = losses_of_muon(settings, first, batches)
-    monkeypatch.setattr(muon, "TOGETHER", WIDTH * WIDTH * 5)
+    monkeypatch.setattr(parameter_groups, "TOGETHER", WIDTH * WIDTH * 5)
     assert losses_of_muon(settings, second, batches) == pytest.approx(together, rel=1e-5)
     groups = muon.muon_groups(second, settings.optimizer)
     assert [len(group["params"]) for group in groups if group["use_muon"]] == [1, 1, 1, 3, 1, 1, 1, 1, 1, 1]
 
 
 def test_a_feed_forward_layer_of_the_width_of_query_key_and_value_is_not_cut():
-    model = build_model(ModelConfig(vocab_size=50, hidden_size=12, num_layers=2, num_attention_heads=2, ffn_hidden_size=36))
+    model = build_model(
+        ModelConfig(vocab_size=50, hidden_size=12, num_layers=2, num_attention_heads=2, ffn_hidden_size=36)
+    )
     groups = muon.muon_groups(model, PretrainConfig().optimizer)
     assert [(len(group["params"]), group["parts"]) for group in groups if group["use_muon"]] == [
         (2, 3), (2, 1), (2, 1), (2, 1),
