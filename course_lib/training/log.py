@@ -39,8 +39,17 @@ class Meter:
         self.restart(0)
 
     def restart(self, step: int) -> None:
+        """Begin to measure at `step`."""
+        self._seconds = 0.0
+        self._begin(step)
+
+    def _begin(self, step: int) -> None:
         """Begin an interval at `step`."""
         self._last_step, self._started, self._reading = step, self.clock(), 0.0
+
+    def seconds(self) -> float:
+        """Return the time of training since `restart` [s]."""
+        return self._seconds + self.clock() - self._started
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -71,7 +80,8 @@ class Meter:
         }
         if self.peak_flops:
             averages["flops_utilization"] = tokens / self.ranks * self.flops_per_token / self.peak_flops
-        self.restart(step)
+        self._seconds = self.seconds()
+        self._begin(step)
         return averages
 
 
