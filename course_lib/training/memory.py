@@ -11,7 +11,6 @@ from typing import Any
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.language.words import mark, tr
 from course_lib.models.memory import Sizes
-from course_lib.training.parameter_groups import together
 from course_lib.training.settings import RunConfig
 
 GB = 1_000_000_000
@@ -104,7 +103,7 @@ def _update(settings: RunConfig, model: Sizes, ranks: int) -> int:
         # Muon computes in fp32 unless the run is in bf16.
         computed = 2 if settings.precision.dtype == "bf16" else 4
         for matrices in model.matrices:
-            stacked = min(len(matrices), together(matrices[0])) * matrices[0]
+            stacked = min(len(matrices), settings.optimizer.muon.together(matrices[0])) * matrices[0]
             # the stacked updates and their result in fp32, and six tensors of the iteration
             temporary = max(temporary, (2 * FP32 + 6 * computed) * stacked)
     return temporary + (0 if _accumulates(settings, ranks) else FP32 * sum(own))

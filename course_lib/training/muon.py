@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.training.parameter_groups import parameter_groups, together
+from course_lib.training.parameter_groups import parameter_groups
 from course_lib.training.settings import OptimizerConfig
 
 # Factors of the odd polynomial x → a·x + b·x³ + c·x⁵, chosen by Jordan et al. for its slope at 0.
@@ -104,7 +104,7 @@ def muon_groups(model: nn.Module, wanted: OptimizerConfig) -> list[dict[str, Any
     groups: list[dict[str, Any]] = []
     relative = wanted.muon.lr / wanted.lr.max
     for (_, parts), alike in matrices.items():
-        number = together(alike[0].numel())
+        number = wanted.muon.together(alike[0].numel())
         for at in range(0, len(alike), number):
             groups.append(
                 {

@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import nn
 
-# Muon updates matrices of one shape together, at most this many elements, which limits the temporary memory.
-TOGETHER = 1 << 26
-
 
 def decays(name: str) -> bool:
     """Return whether weight decay applies to the parameter called `name`: to all except biases and norms.
@@ -25,8 +22,3 @@ def parameter_groups(model: "nn.Module", weight_decay: float) -> list[dict[str, 
         {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": weight_decay * decayed}
         for decayed in (True, False)
     ]
-
-
-def together(elements: int) -> int:
-    """Return how many matrices of a number of elements Muon updates together."""
-    return max(1, TOGETHER // elements)

@@ -107,6 +107,12 @@ class MuonConfig:
     lr: float = setting(0.02, "highest learning rate of the matrices; optimizer.lr is that of the rest", gt=0, le=1)
     momentum: float = setting(0.95, "decay rate of the momentum", ge=0, lt=1)
     weight_decay: float = setting(0.1, "decoupled weight decay of the matrices", ge=0, le=1)
+    # Matrices of one shape are updated together, up to this many elements, which limits the temporary memory.
+    elements_together: ClassVar[int] = 1 << 26
+
+    def together(self, elements: int) -> int:
+        """Return how many matrices of a number of elements are updated together."""
+        return max(1, self.elements_together // elements)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -6,8 +6,9 @@ from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings.config import build
-from course_lib.training import muon, parameter_groups
+from course_lib.training import muon
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.settings import MuonConfig
 from torch.nn import functional
 
 STEPS, WIDTH, HEADS, VOCABULARY, LENGTH, BATCH = 20, 48, 3, 97, 32, 8
@@ -169,7 +170,7 @@ def test_matrices_that_are_too_large_are_orthogonalized_one_after_the_other(sett
     second = build_model(settings.model)
     batches = samples()[:5]
     together = losses_of_muon(settings, first, batches)
-    monkeypatch.setattr(parameter_groups, "TOGETHER", WIDTH * WIDTH * 5)
+    monkeypatch.setattr(MuonConfig, "elements_together", WIDTH * WIDTH * 5)
     assert losses_of_muon(settings, second, batches) == pytest.approx(together, rel=1e-5)
     groups = muon.muon_groups(second, settings.optimizer)
     assert [len(group["params"]) for group in groups if group["use_muon"]] == [1, 1, 1, 3, 1, 1, 1, 1, 1, 1]
