@@ -26,7 +26,7 @@ def gptsan_sizes(settings: Any, shape: GPTSANShape, length: int, autocast: bool)
     """
     named, frozen = parameters(shape), settings.frozen(shape)
     trained = {name: size for name, size in named.items() if name not in frozen}
-    profile = _Profile(settings, shape, length, set(trained), autocast)
+    profile = _Profile(settings, shape, length, trained, autocast)
     return Sizes(
         trained=tuple((size, decays(name)) for name, size in trained.items()),
         frozen=tuple(size for name, size in named.items() if name in frozen),
@@ -35,14 +35,14 @@ def gptsan_sizes(settings: Any, shape: GPTSANShape, length: int, autocast: bool)
         block=profile.block(),
         flops_per_token=profile.flops_per_token(),
         length=length,
-        casts=profile.casts(trained) if autocast else 0,
+        casts=profile.casts(),
     )
 
 
 class _Profile:
     """Activations and floating-point operations for one micro-batch, computed layer by layer."""
 
-    def __init__(self, settings: Any, shape: GPTSANShape, length: int, trained: set[str], autocast: bool) -> None:
+    def __init__(self, settings: Any, shape: GPTSANShape, length: int, trained: dict[str, int], autocast: bool) -> None:
         self.shape, self.length, self.trained, self.autocast = shape, length, trained, autocast
         self.again = bool(settings.model.recompute == "full")
         self.jitter = bool(settings.loss.router_jitter)
@@ -119,17 +119,24 @@ class _Profile:
         for layer in range(self.first, self.shape.num_layers):
             # The backward pass handles one expert at a time.
             wide = shape.d_ext if layer >= shape.num_switch_layers else shape.d_ff // shape.num_experts
-            kept = self.kept(layer) - self.residual if self.again else 0
+            kept = self.kept(layer) - self.residual + self._cast(f"model.blocks.{layer}.") if self.again else 0
             needs.append(kept + max(2 * self.width * self.tokens * wide, 4 * self.residual, self._core()))
         return max(needs)
 
-    def casts(self, trained: dict[str, int]) -> int:
-        """Return the bytes of the casts of trained weights that autograd stores: of all matrices but the routers'.
+    def casts(self) -> int:
+        """Return the bytes of the casts of trained weights that autograd stores. Recomputed layers store none."""
+        return self._cast("") - (self._cast("model.blocks.") if self.again else 0)
 
-        Recomputed layers store none. The embedding is cast for the head.
+    def _cast(self, prefix: str) -> int:
+        """Return the bytes of the casts of the trained weights whose name begins with `prefix`.
+
+        Autocast casts all matrices but the routers', and the embedding for the head.
         """
-        skipped = ("norm.", "router.", "position_embeddings.", *(["model.blocks."] if self.again else []))
-        return self.width * sum(size for name, size in trained.items() if not any(part in name for part in skipped))
+        if not self.autocast:
+            return 0
+        left = ("norm.", "router.", "position_embeddings.")
+        names = [name for name in self.trained if name.startswith(prefix) and not any(part in name for part in left)]
+        return self.width * sum(self.trained[name] for name in names)
 
     def flops_per_token(self) -> float:
         """Return the floating-point operations for training on one token.

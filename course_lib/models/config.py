@@ -160,7 +160,14 @@ class ModelConfig:
         norms = 1 if self.use_parallel_residual else 2
         rest = (norms * residual_width + 2 * width) * stream + (GELU_KEEPS + 1) * width * wide + mask
         block = rest + attention + core
-        kept_by = {"none": block, "core_attn": rest + attention, "full_attn": rest, "full": residual_width * stream}
+        # Recomputation stores the input to what it recomputes, which for the attention is the output of a norm.
+        input_of_attention = (residual_width - width) * stream
+        kept_by = {
+            "none": block,
+            "core_attn": rest + attention,
+            "full_attn": rest + input_of_attention,
+            "full": residual_width * stream,
+        }
         kept = kept_by[self.recompute]
         # Outside the blocks: embedding, last norm, output head.
         ends = (residual_width + width) * stream + mask

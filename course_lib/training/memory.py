@@ -91,22 +91,22 @@ def _states(settings: RunConfig, model: Sizes, ranks: int) -> dict[str, int]:
 def _update(settings: RunConfig, model: Sizes, ranks: int) -> int:
     """Return the memory needed from the end of the backward pass to that of the optimizer step [bytes].
 
-    It holds the gradients, unless they are kept in any case, and what is larger: a second gradient of the largest
-    parameter with the one in 16 bits that it is converted from, or the temporaries of the optimizer.
+    It holds the gradients, unless they are kept in any case, and what is larger: the parts that the gradient of the
+    largest parameter is added up from, or the temporaries of the optimizer.
     """
-    own = [elements for elements, _ in model.trained]
-    width = BYTES[settings.precision.dtype]
-    temporary = (FP32 + width) * max(own)
+    own, accumulates = [elements for elements, _ in model.trained], _accumulates(settings, ranks)
+    # The embedding gets a gradient from the head, too. In fp32, their sum is a third tensor.
+    parts = (2 if settings.precision.dtype == "fp32" else 1) + accumulates
+    temporary = parts * FP32 * max(own)
     if not settings.optimizer.fused:
         temporary = max(temporary, FP32 * sum(own))
     if settings.optimizer.name == "muon":
-        # Muon computes in fp32 unless the run is in bf16.
-        computed = 2 if settings.precision.dtype == "bf16" else 4
+        # the stacked updates, their result, and four and a half tensors of the iteration, which is in fp32 or bf16
+        each = 2 * FP32 + 9 * (2 if settings.precision.dtype == "bf16" else FP32) // 2
         for matrices in model.matrices:
             stacked = min(len(matrices), settings.optimizer.muon.together(matrices[0])) * matrices[0]
-            # the stacked updates and their result in fp32, and six tensors of the iteration
-            temporary = max(temporary, (2 * FP32 + 6 * computed) * stacked)
-    return temporary + (0 if _accumulates(settings, ranks) else FP32 * sum(own))
+            temporary = max(temporary, each * stacked)
+    return temporary + (0 if accumulates else FP32 * sum(own))
 
 
 def _sharded_states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
