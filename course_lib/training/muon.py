@@ -71,7 +71,7 @@ class Muon(torch.optim.AdamW):
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """Return matrices [number, in, out, fp32] whose singular values are near 1, computed in `dtype`."""
-    x = matrices.to(dtype)
+    x: Tensor = matrices.to(dtype)
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     # The products are smaller if the rows are the shorter side.
     is_tall = x.shape[1] > x.shape[2]

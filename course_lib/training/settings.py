@@ -305,8 +305,11 @@ class RunConfig:
             del (values[section] if section else values)[last]
         return values
 
-    def sizes(self) -> Sizes:
-        """Return the model sizes that the memory planner needs. Each kind of run must override this method."""
+    def sizes(self, autocast: bool = False) -> Sizes:
+        """Return the model sizes that the memory planner needs. Each kind of run must override this method.
+
+        With `autocast`, trained weights are in fp32 and cast for matrix products; otherwise all are in the run's dtype.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define its model's memory")
 
 

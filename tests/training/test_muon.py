@@ -1,5 +1,7 @@
 """Muon against the loop that it was tried in (a prototype of one page, written anew here), and against a decomposition."""
 
+from typing import Any
+
 import pytest
 import torch
 from course_lib.models.causal import build_model
@@ -41,10 +43,10 @@ def samples() -> list[torch.Tensor]:
     return list((start + 7 * torch.arange(LENGTH + 1) + noise) % VOCABULARY)
 
 
-def prototype_losses(model: torch.nn.Module, batches: list[torch.Tensor]) -> list[float]:
+def prototype_losses(model: Any, batches: list[torch.Tensor]) -> list[float]:
     """The prototype's loop in fp32, with a rate that follows the steps and all gradients clipped together."""
     named = dict(model.named_parameters())
-    by_shape: dict[tuple[int, ...], list[torch.Tensor]] = {}
+    by_shape: dict[tuple[int, ...], list[Any]] = {}
     rest = []
     for name, weight in named.items():
         if weight.ndim == 2 and ".h." in name:
@@ -104,7 +106,7 @@ def prototype_losses(model: torch.nn.Module, batches: list[torch.Tensor]) -> lis
     return losses
 
 
-def losses_of_muon(settings: PretrainConfig, model: torch.nn.Module, batches: list[torch.Tensor]) -> list[float]:
+def losses_of_muon(settings: PretrainConfig, model: Any, batches: list[torch.Tensor]) -> list[float]:
     wanted = settings.optimizer
     optimizer = muon.muon(model, wanted, torch.float32)
     losses = []
