@@ -28,6 +28,8 @@ SETTING_OF = {
     "inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base",
     "split documents": "data.packing",
 }  # fmt: skip
+# the sample indices of GPT-2 in the run folder
+INDEX_CACHE = "index-cache"
 # the exported model in the run folder
 MODEL = "model"
 # the copy of the tokenizer in the run folder
@@ -75,7 +77,9 @@ def prepare(run: Run, batch: ResolvedBatch, resume: bool, on_message: Callable[[
     """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run."""
     settings = run.settings
     folder: Path = settings.engine.output_dir
-    if not _is_run(run, folder) and any(not path.name.startswith(".") for path in folder.iterdir()):
+    # The samples of a run may have been looked at before its training.
+    others = [path for path in folder.iterdir() if path.name != INDEX_CACHE and not path.name.startswith(".")]
+    if others and not _is_run(run, folder):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
     whole = checkpoint.whole_checkpoints(folder)
