@@ -17,7 +17,7 @@ from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.language.words import tr
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData, chosen
 from course_lib.training.settings import ResolvedBatch
 
 if TYPE_CHECKING:
@@ -83,8 +83,10 @@ class Gptsan(Run):
         return train, held_out
 
     @override
-    def steps(self, batch: ResolvedBatch) -> int:
+    def steps(self, batch: ResolvedBatch) -> int | None:
         engine = self.settings.engine
+        if engine.max_seconds is not None:
+            return None
         samples = int((engine.num_train_epochs or 1) * len(self.split()[0]))
         steps = engine.max_steps or samples // batch.total
         if not steps:
@@ -170,13 +172,13 @@ class Gptsan(Run):
         return not self.settings.model.checkpoint
 
     @override
-    def data(self, number: int) -> RunData:
+    def data(self, number: int | None) -> RunData:
         from course_lib.gptsan.samples import Samples, collate
 
         (train, held_out), settings = self.split(), self.settings
         mode, width, seed = settings.spout.mode, self.shape().d_spout, settings.engine.seed
         return RunData(
-            train=Samples(train, number, seed, mode, width),
+            train=Samples(train, number or ENDLESS, seed, mode, width),
             validation=Samples(held_out, len(held_out), seed, mode, width, shuffle=False) if len(held_out) else None,
             test=None,
             tokens_per_sample=train.tokens_per_example,

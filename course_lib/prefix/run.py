@@ -22,7 +22,7 @@ from course_lib.pretrain import text_codec
 from course_lib.pretrain.text_codec import TextCodec
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData, chosen
 from course_lib.training.settings import ResolvedBatch
 
 
@@ -89,8 +89,10 @@ class PrefixRun(Run):
                 raise CourseError(f"{place}: the tokenizer gives ids that the base does not have")
 
     @override
-    def steps(self, batch: ResolvedBatch) -> int:
+    def steps(self, batch: ResolvedBatch) -> int | None:
         engine = self.settings.engine
+        if engine.max_seconds is not None:
+            return None
         rows = int((engine.num_train_epochs or 1) * len(self.rows()[0]))
         steps = engine.max_steps or rows // batch.total
         if not steps:
@@ -136,10 +138,10 @@ class PrefixRun(Run):
         return build(self.settings)
 
     @override
-    def data(self, number: int) -> RunData:
+    def data(self, number: int | None) -> RunData:
         (train, held_out), seed = self.rows(), self.settings.engine.seed
         return RunData(
-            train=samples.Samples(train, number, seed),
+            train=samples.Samples(train, number or ENDLESS, seed),
             validation=samples.Samples(held_out, len(held_out), seed, shuffle=False) if held_out else None,
             test=None,
             tokens_per_sample=mean(len(row.ids) - 1 for row in train),

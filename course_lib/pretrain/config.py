@@ -63,8 +63,8 @@ class PretrainConfig(RunConfig):
         return super().lengths() | {"data.train_tokens": self.data.train_tokens}
 
     @override
-    def sizes(self) -> Sizes:
-        return self.model.sizes(self.batch.micro_size, self.data.seq_length, self.precision.dtype)
+    def sizes(self, autocast: bool = False) -> Sizes:
+        return self.model.sizes(self.batch.micro_size, self.data.seq_length, self.precision.dtype, autocast)
 
 
 @dataclass(frozen=True, config=STRICT)

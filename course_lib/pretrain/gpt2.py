@@ -18,7 +18,7 @@ from course_lib.pretrain.best_fit import NO_TOKEN, PackedDocuments, document_mas
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData, chosen
 from course_lib.training.settings import ResolvedBatch
 
 MASKED = NO_TOKEN  # label for positions that are excluded from the loss
@@ -60,9 +60,10 @@ class Gpt2(Run):
         return data.open_splits(self.settings.data, self.settings.model.vocab_size)
 
     @override
-    def steps(self, batch: ResolvedBatch) -> int:
+    def steps(self, batch: ResolvedBatch) -> int | None:
         steps = data.training_steps(self.settings, batch, self.splits.train)
-        warmup_steps(self.settings.optimizer.lr, steps)
+        if steps:
+            warmup_steps(self.settings.optimizer.lr, steps)
         return steps
 
     @override
@@ -114,9 +115,9 @@ class Gpt2(Run):
         return build_model(self.settings.model, *self.special_ids)
 
     @override
-    def data(self, number: int) -> RunData:
+    def data(self, number: int | None) -> RunData:
         settings, length = self.settings, data.sample_tokens(self.settings.data, self.splits.train)
-        train = data.dataset(settings, self.splits.train, number)
+        train = data.dataset(settings, self.splits.train, number or ENDLESS)
         per_epoch = train.first_epoch if isinstance(train, PackedDocuments) else self.splits.train_tokens / length
         return RunData(
             train=train,

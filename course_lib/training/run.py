@@ -4,6 +4,7 @@ There is one subclass for each kind: `pretrain/gpt2.py`, `gptsan/run.py` and `pr
 example of another one.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from typing import Any, ClassVar
 
 from course_lib.settings import config
 from course_lib.training.settings import ResolvedBatch, absolute
+
+# the number of samples in a data set without end
+ENDLESS = sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,15 @@ class Run(ABC):
         return ""
 
     @abstractmethod
-    def steps(self, batch: ResolvedBatch) -> int:
-        """Return the number of optimizer steps in the whole run."""
+    def steps(self, batch: ResolvedBatch) -> int | None:
+        """Return the number of optimizer steps in the whole run, or None if its length is a time."""
 
     @abstractmethod
-    def data(self, number: int) -> RunData:
-        """Return the training set with the first `number` samples of the run, and the held-out sets."""
+    def data(self, number: int | None) -> RunData:
+        """Return the training set with the first `number` samples of the run, and the held-out sets.
+
+        None: samples without end, an epoch after another.
+        """
 
     @abstractmethod
     def model(self) -> Any:

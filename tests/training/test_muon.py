@@ -1,5 +1,7 @@
 """Muon against the loop that it was tried in (a prototype of one page, written anew here), and against a decomposition."""
 
+from typing import Any
+
 import pytest
 import torch
 from course_lib.models.causal import build_model
@@ -8,6 +10,7 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings.config import build
 from course_lib.training import muon
 from course_lib.training.lr_schedule import learning_rate
+from course_lib.training.settings import MuonConfig
 from torch.nn import functional
 
 STEPS, WIDTH, HEADS, VOCABULARY, LENGTH, BATCH = 20, 48, 3, 97, 32, 8
@@ -40,10 +43,10 @@ def samples() -> list[torch.Tensor]:
     return list((start + 7 * torch.arange(LENGTH + 1) + noise) % VOCABULARY)
 
 
-def prototype_losses(model: torch.nn.Module, batches: list[torch.Tensor]) -> list[float]:
+def prototype_losses(model: Any, batches: list[torch.Tensor]) -> list[float]:
     """The prototype's loop in fp32, with a rate that follows the steps and all gradients clipped together."""
     named = dict(model.named_parameters())
-    by_shape: dict[tuple[int, ...], list[torch.Tensor]] = {}
+    by_shape: dict[tuple[int, ...], list[Any]] = {}
     rest = []
     for name, weight in named.items():
         if weight.ndim == 2 and ".h." in name:
@@ -103,7 +106,7 @@ def prototype_losses(model: torch.nn.Module, batches: list[torch.Tensor]) -> lis
     return losses
 
 
-def losses_of_muon(settings: PretrainConfig, model: torch.nn.Module, batches: list[torch.Tensor]) -> list[float]:
+def losses_of_muon(settings: PretrainConfig, model: Any, batches: list[torch.Tensor]) -> list[float]:
     wanted = settings.optimizer
     optimizer = muon.muon(model, wanted, torch.float32)
     losses = []
@@ -169,14 +172,16 @@ def test_matrices_that_are_too_large_are_orthogonalized_one_after_the_other(sett
     second = build_model(settings.model)
     batches = samples()[:5]
     together = losses_of_muon(settings, first, batches)
-    monkeypatch.setattr(muon, "TOGETHER", WIDTH * WIDTH * 5)
+    monkeypatch.setattr(MuonConfig, "elements_together", WIDTH * WIDTH * 5)
     assert losses_of_muon(settings, second, batches) == pytest.approx(together, rel=1e-5)
     groups = muon.muon_groups(second, settings.optimizer)
     assert [len(group["params"]) for group in groups if group["use_muon"]] == [1, 1, 1, 3, 1, 1, 1, 1, 1, 1]
 
 
 def test_a_feed_forward_layer_of_the_width_of_query_key_and_value_is_not_cut():
-    model = build_model(ModelConfig(vocab_size=50, hidden_size=12, num_layers=2, num_attention_heads=2, ffn_hidden_size=36))
+    model = build_model(
+        ModelConfig(vocab_size=50, hidden_size=12, num_layers=2, num_attention_heads=2, ffn_hidden_size=36)
+    )
     groups = muon.muon_groups(model, PretrainConfig().optimizer)
     assert [(len(group["params"]), group["parts"]) for group in groups if group["use_muon"]] == [
         (2, 3), (2, 1), (2, 1), (2, 1),
