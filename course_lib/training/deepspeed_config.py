@@ -1,7 +1,7 @@
 """The DeepSpeed configuration, generated from the settings for a run.
 
 Every key has an explicit value, and no key is deprecated or set to 'auto'. Keys: deepspeed.ai/docs/config-json. The
-optimizer and the learning-rate schedule are created in trainer.py, so the configuration has no sections for them.
+optimizer and the learning-rate schedule are created in engines.py and loop.py, so the configuration has no sections for them.
 """
 
 from dataclasses import asdict
@@ -9,6 +9,12 @@ from typing import Any
 
 from course_lib.errors import UsageError
 from course_lib.training.settings import ResolvedBatch, RunConfig, ZeroConfig
+
+
+def needs_deepspeed(settings: RunConfig, ranks: int) -> bool:
+    """Return whether ZeRO shards or offloads anything in a run of `ranks` ranks; else PyTorch alone trains it."""
+    zero = settings.zero
+    return zero.stage > 0 and (ranks > 1 or zero.offload_optimizer or zero.offload_param)
 
 
 def deepspeed_json(settings: RunConfig, batch: ResolvedBatch) -> dict[str, Any]:
@@ -19,7 +25,7 @@ def deepspeed_json(settings: RunConfig, batch: ResolvedBatch) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": batch.micro,
         "gradient_accumulation_steps": batch.accumulation,
         "gradient_clipping": clip,
-        # in practice, never: trainer.py writes the log
+        # in practice, never: loop.py writes the log
         "steps_per_print": 1 << 31,
         "wall_clock_breakdown": settings.engine.wall_clock_breakdown,
         "zero_optimization": _zero(settings.zero),

@@ -28,6 +28,8 @@ SETTING_OF = {
     "inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base",
     "split documents": "data.packing",
 }  # fmt: skip
+# what several ranks print
+OUTPUT = "output.txt"
 # the exported model in the run folder
 MODEL = "model"
 # the copy of the tokenizer in the run folder
@@ -71,13 +73,21 @@ def with_batch_of_run(run: Run, ranks: int, on_message: Callable[[str], None]) -
     return type(run)(replace(settings, batch=batch))
 
 
+def require_own(run: Run) -> None:
+    """Raise UsageError if the run's folder has files, and they are not those of a run."""
+    folder: Path = run.settings.engine.output_dir
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    # Ranks that fail at once leave only what they print.
+    if any(not name.startswith(".") and name != OUTPUT for name in names) and not _is_run(run, folder):
+        message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
+        raise UsageError(tr(message, folder=folder))
+
+
 def prepare(run: Run, batch: ResolvedBatch, resume: bool, on_message: Callable[[str], None]) -> int:
     """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run."""
     settings = run.settings
     folder: Path = settings.engine.output_dir
-    if not _is_run(run, folder) and any(not path.name.startswith(".") for path in folder.iterdir()):
-        message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
-        raise UsageError(tr(message, folder=folder))
+    require_own(run)
     whole = checkpoint.whole_checkpoints(folder)
     if not whole:
         checkpoint.require_undamaged(folder)
