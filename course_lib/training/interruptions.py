@@ -57,9 +57,9 @@ class StopRequest:
                 raise
             self.note(128 + signal.SIGPIPE)
 
-    def error(self, step: int, steps: int, folder: Path, *more: str) -> CourseError:
-        """Return the error that ends a run which stops as requested, after `step` of its `steps` steps."""
-        where = f"at step {step} of {steps}" if step else "before the first step"
+    def error(self, step: int, steps: int | None, folder: Path, *more: str) -> CourseError:
+        """Return the error that ends a run which stops as requested, after `step` of its `steps` steps, if known."""
+        where = at_step(step, steps) if step else "before the first step"
         stopped = CourseError("; ".join((f"{self.cause} {where}", how_to_go_on(folder), *more)))
         stopped.exit_code = self.exit_code
         return stopped
@@ -114,6 +114,11 @@ def follow_starter() -> None:
 
     if STARTED in os.environ:
         threading.Thread(target=read, daemon=True).start()
+
+
+def at_step(step: int, steps: int | None) -> str:
+    """Return how far a run is; the number of its steps is None if its time decides."""
+    return f"at step {step} of {steps}" if steps else f"at step {step}"
 
 
 def how_to_go_on(folder: Path) -> str:

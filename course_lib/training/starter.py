@@ -27,7 +27,7 @@ from course_lib.parallel import default_workers
 from course_lib.settings import config
 from course_lib.training import checkpoint, log, planner, run_dir
 from course_lib.training.deepspeed_config import needs_deepspeed
-from course_lib.training.interruptions import CAUSES, STARTED, StopRequest, how_to_go_on, listening
+from course_lib.training.interruptions import CAUSES, STARTED, StopRequest, at_step, how_to_go_on, listening
 from course_lib.training.nodes import SSH, Nodes, gpus
 from course_lib.training.rank_end import RankEnd
 from course_lib.training.run_dir import OUTPUT
@@ -50,7 +50,7 @@ FAILED = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<ranks>[\d,-]+): (?:
 NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
 
 
-def start(run: Run, nodes: Nodes, steps: int, resume: bool, on_message: OnMessage) -> None:
+def start(run: Run, nodes: Nodes, steps: int | None, resume: bool, on_message: OnMessage) -> None:
     """Train with several ranks, and return after the last step; `on_message` gets what the first rank prints.
 
     Raises UsageError or CourseError if a rank fails, or if the run is interrupted.
@@ -119,7 +119,7 @@ def by_srun(nodes: Nodes, command: list[str]) -> list[str]:
 class Watch:
     """The processes of a run, and what is known about them."""
 
-    def __init__(self, run: Run, nodes: Nodes, steps: int, on_message: OnMessage) -> None:
+    def __init__(self, run: Run, nodes: Nodes, steps: int | None, on_message: OnMessage) -> None:
         self.run, self.nodes, self.steps, self.on_message = run, nodes, steps, on_message
         self.folder: Path = run.settings.engine.output_dir
         names = [(name, local) for name, slots in nodes.slots.items() for local in range(slots)]
@@ -152,8 +152,7 @@ class Watch:
                         self._watch()
                 finally:
                     self._end()
-                    with self.request.noting_closed_output():
-                        self.bar.close()
+                    self.bar.close()
             if error := self._judge():
                 # If the terminal is gone, this is the only place for the message.
                 self._write(f"course: {error}\n".encode())
@@ -211,8 +210,7 @@ class Watch:
             # The rank may just have ended.
             with suppress(OSError):
                 process.stdin.write(f"{self.request.exit_code}\n".encode())
-        with self.request.noting_closed_output():
-            self.bar.set_postfix_str(tr("saving a checkpoint; Ctrl-C again stops at once"))
+        self.bar.set_postfix_str(tr("saving a checkpoint; Ctrl-C again stops at once"))
 
     def _end(self) -> None:
         """End all processes that still run, and take their last lines."""
@@ -288,15 +286,13 @@ class Watch:
         entries = log.tail(self.folder)
         if not entries or entries[-1]["step"] == self.reached:
             return
-        step = entries[-1]["step"]
-        with self.request.noting_closed_output():
-            self.bar.set_description(tr("training {task}", task=self.run.title()), refresh=False)
-            for entry in entries:
-                if entry["kind"] == "train":
-                    summary = tr("loss {loss:.3f}, {tokens_per_second:.0f} tokens/s", **entry)
-                    self.bar.set_postfix_str(summary, refresh=False)
-            self.bar.update(step - self.reached)
-        self.reached = step
+        self.bar.set_description(tr("training {task}", task=self.run.title()), refresh=False)
+        for entry in entries:
+            if entry["kind"] == "train":
+                summary = tr("loss {loss:.3f}, {tokens_per_second:.0f} tokens/s", **entry)
+                self.bar.set_postfix_str(summary, refresh=False)
+        self.bar.update(entries[-1]["step"] - self.reached)
+        self.reached = entries[-1]["step"]
 
     def _judge(self) -> CourseError | None:
         """Return the error that ends the run, by its first cause rather than what followed from it; None if all is well."""
@@ -323,7 +319,7 @@ class Watch:
                 "run; for another stage, start a new run in another engine.output_dir); "
                 f"{how_to_go_on(self.folder)}; {output}"
             )
-        return CourseError(f"{self._problem(failed)}; at step {step} of {self.steps}, {how_to_go_on(self.folder)}; {output}")
+        return CourseError(f"{self._problem(failed)}; {at_step(step, self.steps)}, {how_to_go_on(self.folder)}; {output}")
 
     def _problem(self, failed: list[RankEnd]) -> str:
         """Return what went wrong, given the ranks that failed by themselves."""

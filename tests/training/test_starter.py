@@ -239,3 +239,46 @@ def test_a_node_that_cannot_be_reached_is_named(
 ) -> None:
     monkeypatch.setattr(starter, "SSH", ("sh", "-c", "echo 'ssh: connect to host nodeA: refused' >&2; exit 255"))
     assert end("", MIXED).startswith("1 rank 0 on nodeA ended with code 255 before training began: ssh: connect to host")
+
+
+SLURM = Nodes({"nodeA": 1, "nodeB": 1}, "srun", "127.0.0.1")
+
+
+@pytest.fixture
+def srun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "srun"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tests.training.fake_srun "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+
+@pytest.mark.usefixtures("srun")
+def test_srun_starts_the_ranks_of_all_nodes(end: Callable[..., str]) -> None:
+    said: list[str] = []
+    text = "print(*[os.environ[each] for each in ('NODE', 'RANK', 'LOCAL_RANK', 'WORLD_SIZE')])"
+    assert end(text, Nodes({"nodeA": 2, "nodeB": 2}, "srun"), said.append) == "well"
+    assert said == ["nodeA 0 0 4"]
+
+
+BY_SRUN = {
+    "step(1); time.sleep(0.5); kill() if rank else wait()": "1 nodeB was lost (the machine",
+    "report('data.input: not the same content') if rank else wait()": "1 nodeB: data.input: not the same content",
+    "step(1); time.sleep(1.5 - rank); fail(KeyError('x')) if rank else miss()": "1 rank 1 on nodeB failed: KeyError: 'x'",
+}
+
+
+@pytest.mark.usefixtures("srun")
+@pytest.mark.parametrize(("text", "wanted"), BY_SRUN.items(), ids=range(len(BY_SRUN)))
+def test_srun_tells_which_node_fails(end: Callable[..., str], text: str, wanted: str) -> None:
+    assert end(text, SLURM).startswith(wanted)
+
+
+def test_an_srun_that_starts_nothing_is_told(end: Callable[..., str], tmp_path: Path, srun: None) -> None:
+    (tmp_path / "srun").write_text("#!/bin/sh\necho 'srun: error: Unable to create step' >&2; exit 1\n")
+    assert end("", SLURM).startswith("1 srun ended with code 1 before training began: srun: error: Unable to create step")
+
+
+@pytest.mark.usefixtures("srun")
+def test_srun_passes_a_request_on(end: Callable[..., str]) -> None:
+    said = end("train()", SLURM, lambda line: os.kill(os.getpid(), signal.SIGUSR1) if line == "step 3" else None)
+    assert said.startswith("138 stopped by SIGUSR1 at step ") and "--resume continues from" in said
