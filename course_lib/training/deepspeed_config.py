@@ -1,7 +1,7 @@
 """The DeepSpeed configuration, generated from the settings for a run.
 
 Every key has an explicit value, and no key is deprecated or set to 'auto'. Keys: deepspeed.ai/docs/config-json. The
-optimizer and the learning-rate schedule are created in engines.py and loop.py, so the configuration has no sections for them.
+optimizer and the learning-rate schedule are those of engines.py and loop.py, so the configuration has no such sections.
 """
 
 from dataclasses import asdict

@@ -15,11 +15,10 @@ REPORT = "course: "
 
 @dataclass
 class RankEnd:
-    """A rank that starter.py has started, and what it says at its end."""
+    """A rank that watch.py watches, and what it says at its end."""
 
     number: int
     node: str
-    local: int  # its number on its node
     # exit code, negative for the signal that killed it; None as long as it runs
     code: int | None = None
     # its last lines on standard error

@@ -122,7 +122,8 @@ def _join(settings: RunConfig, several: bool) -> Rank:
         if not on_cpu:
             control = dist.new_group(backend="gloo", timeout=TIMEOUT)
     elif with_deepspeed:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
     if with_deepspeed:
         os.environ["LOCAL_RANK"] = str(local)
         os.environ.update(extensions.build_environment())
@@ -150,7 +151,7 @@ def _start_deepspeed(device: str, backend: str) -> None:
 
 def _leave() -> None:
     """Destroy the process group, if there is one."""
-    comm = sys.modules.get("deepspeed.comm.comm")
+    comm: Any = sys.modules.get("deepspeed.comm.comm")
     if comm and comm.cdb:
         # This also drops the groups that DeepSpeed keeps.
         comm.destroy_process_group()

@@ -11,7 +11,7 @@ from course_lib.settings import profiles
 from course_lib.training.interruptions import STOP
 from course_lib.training.settings import LaunchConfig
 
-# Slurm may send the signal up to 60 s early; the current step and the checkpoint get 120 s (starter.PATIENCE).
+# Slurm may send the signal up to 60 s early; the current step and the checkpoint get 120 s (watch.PATIENCE).
 LEAD = 300
 # exit code of a run that the stop request has stopped, with a checkpoint
 STOPPED = 128 + STOP

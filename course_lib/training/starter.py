@@ -1,73 +1,68 @@
-"""Starts the ranks of a run, and watches them: each rank is a process that runs the same `course` command.
+"""Starts the ranks of a run: each is a process that runs the same `course` command as the user. watch.py watches them.
 
 Ranks on this machine are children of this process, those on other machines are started by ssh, and in a Slurm job on
-several nodes one `srun` starts all. The exit code of a rank and its last lines say how it ended. A rank is asked to stop
-by a line on its standard input, and ends at once when that is closed: no rank outlives this process.
+several nodes one `srun` starts all.
 """
 
 import os
-import queue
-import re
 import shlex
-import signal
 import socket
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
-from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import tr
-from course_lib.notebooks.progress import progress
+from course_lib.errors import UsageError
 from course_lib.parallel import default_workers
 from course_lib.settings import config
-from course_lib.training import checkpoint, log, planner, run_dir
+from course_lib.training import run_dir
 from course_lib.training.deepspeed_config import needs_deepspeed
-from course_lib.training.interruptions import CAUSES, STARTED, StopRequest, at_step, how_to_go_on, listening
+from course_lib.training.interruptions import STARTED
 from course_lib.training.nodes import SSH, Nodes, gpus
-from course_lib.training.rank_end import RankEnd
-from course_lib.training.run_dir import OUTPUT
 from course_lib.training.settings import RunConfig
 from course_lib.training.run import Run
+from course_lib.training.watch import SRUN, Watch
 
-OnMessage = Callable[[str], None]
 COURSE = (sys.executable, "-u", "-m", "course_lib.cli")
-# seconds for the current step and a checkpoint, after a request to stop
-PATIENCE = 120.0
-# When a rank has failed, the others have these seconds to report errors of their own: theirs may be the first cause.
-GRACE = 3.0
-# seconds that `srun` gets to end its ranks
-SRUN_ENDS = 20.0
-# beginnings of the names of environment variables that are passed on to other nodes by ssh
-PASSED_ON = ("COURSE_", "GLOO_", "HF_", "LD_LIBRARY_PATH", "NCCL_", "PATH", "PYTHON", "TORCH_", "UCX_", "WANDB_")
-# what `srun` prints before each line of a rank, and about ranks that fail
-LABEL = re.compile(r" *(\d+): ?(.*)")
-FAILED = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<ranks>[\d,-]+): (?:Exited with exit code (?P<code>\d+))?")
-NODE_FAILED = re.compile(r"srun: error: Node failure on (\S+)")
+# Beginnings of the names of environment variables that ssh passes on to other nodes, where `ps` shows them.
+PASSED_ON = (
+    "COURSE_", "GLOO_", "HF_HOME", "HF_HUB_", "LD_", "NCCL_", "PATH", "PYTHON", "TORCH_", "UCX_", "WANDB_MODE",
+)  # fmt: skip
 
 
-def start(run: Run, nodes: Nodes, steps: int | None, resume: bool, on_message: OnMessage) -> None:
+def start(run: Run, nodes: Nodes, steps: int | None, resume: bool, on_message: Callable[[str], None]) -> None:
     """Train with several ranks, and return after the last step; `on_message` gets what the first rank prints.
 
     Raises UsageError or CourseError if a rank fails, or if the run is interrupted.
     """
     if not run.verb:
-        raise UsageError(f"launch.ranks: {nodes.ranks} is not allowed: no `course` command trains {run.title()}; allowed: 1")
-    folder: Path = run.settings.engine.output_dir
+        raise UsageError(f"launch.ranks: {nodes.ranks} is not allowed: no command trains {run.title()}; allowed: 1")
     run_dir.require_own(run)
+    folder: Path = run.settings.engine.output_dir
     folder.mkdir(parents=True, exist_ok=True)
-    # All nodes have the run folder.
+    # The ranks of all nodes can read it there.
     settings_file = folder / f".ranks-{os.getpid()}.yaml"
     command = [*COURSE, *run.verb.split(), "-c", str(settings_file), *(["--resume"] if resume else [])]
     try:
         settings_file.write_text(config.to_yaml(run.settings), encoding="utf8")
-        Watch(run, nodes, steps, on_message).follow(command)
+        Watch(run, nodes, steps, on_message).follow(commands_of_ranks(command, run.settings, nodes))
     finally:
         settings_file.unlink(missing_ok=True)
+
+
+def commands_of_ranks(
+    command: list[str], settings: RunConfig, nodes: Nodes
+) -> dict[int, tuple[list[str], dict[str, str]]]:
+    """Return what this machine starts: rank → command and environment; SRUN stands for all ranks."""
+    environment = environment_of_ranks(settings, nodes)
+    if nodes.started_by == "srun":
+        return {SRUN: (by_srun(nodes, command), environment)}
+    commands: dict[int, tuple[list[str], dict[str, str]]] = {}
+    for node, ranks in nodes.slots.items():
+        for local in range(ranks):
+            own = environment | {"RANK": str(len(commands)), "LOCAL_RANK": str(local)}
+            words = by_ssh(node, command, own) if nodes.started_by == "ssh" else command
+            commands[len(commands)] = words, own
+    return commands
 
 
 def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
@@ -114,241 +109,3 @@ def by_srun(nodes: Nodes, command: list[str]) -> list[str]:
     options = [f"--nodes={number}", f"--ntasks={ranks}", f"--ntasks-per-node={ranks // number}", "--export=ALL"]
     script = 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec "$0" "$@"'
     return ["srun", *options, "--label", "--kill-on-bad-exit=1", "sh", "-c", script, *command]
-
-
-class Watch:
-    """The processes of a run, and what is known about them."""
-
-    def __init__(self, run: Run, nodes: Nodes, steps: int | None, on_message: OnMessage) -> None:
-        self.run, self.nodes, self.steps, self.on_message = run, nodes, steps, on_message
-        self.folder: Path = run.settings.engine.output_dir
-        names = [(name, local) for name, slots in nodes.slots.items() for local in range(slots)]
-        self.ranks = [RankEnd(number, name, local) for number, (name, local) in enumerate(names)]
-        # the ranks that ended by themselves, in this order
-        self.ended: list[RankEnd] = []
-        # the name of a node that failed as a whole
-        self.lost = ""
-        # stands for `srun` itself, which starts all ranks of a Slurm job
-        self.srun = RankEnd(-1, "srun", 0)
-        # processes that run → their rank
-        self.running: dict[subprocess.Popen[bytes], RankEnd] = {}
-        self.readers: list[threading.Thread] = []
-        # what the processes print: the rank, whether it is standard output, and a line
-        self.lines: queue.Queue[tuple[RankEnd, bool, bytes]] = queue.Queue()
-        # when the first rank failed, and when the ranks were asked to stop [s]
-        self.failed_at = self.asked_at = float("inf")
-        # the step of the last line in the log
-        self.reached = 0
-        self.bar = progress(steps, "step", tr("starting {task}, ranks: {ranks}", task=run.title(), ranks=nodes.ranks))
-
-    def follow(self, command: list[str]) -> None:
-        """Run the ranks until all have ended. Raises UsageError or CourseError if one fails, or on a request to stop."""
-        with open(self.folder / OUTPUT, "ab", buffering=0) as self.output:
-            with listening() as self.request:
-                try:
-                    self._start(command)
-                    # Ctrl-C after a request ends the ranks at once.
-                    with suppress(KeyboardInterrupt):
-                        self._watch()
-                finally:
-                    self._end()
-                    self.bar.close()
-            if error := self._judge():
-                # If the terminal is gone, this is the only place for the message.
-                self._write(f"course: {error}\n".encode())
-                raise error
-
-    def _start(self, command: list[str]) -> None:
-        environment = environment_of_ranks(self.run.settings, self.nodes)
-        if self.nodes.started_by == "srun":
-            self._popen(self.srun, by_srun(self.nodes, command), environment)
-            return
-        for rank in self.ranks:
-            own = environment | {"RANK": str(rank.number), "LOCAL_RANK": str(rank.local)}
-            if self.nodes.started_by == "ssh":
-                self._popen(rank, by_ssh(rank.node, command, own), {})
-            else:
-                self._popen(rank, command, own)
-
-    def _popen(self, rank: RankEnd, command: list[str], environment: dict[str, str]) -> None:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-            env=os.environ | environment, start_new_session=True,
-        )  # fmt: skip
-        self.running[process] = rank
-        for pipe in (process.stdout, process.stderr):
-            reader = threading.Thread(target=self._read, args=(rank, pipe is process.stdout, pipe), daemon=True)
-            reader.start()
-            self.readers.append(reader)
-
-    def _read(self, rank: RankEnd, is_output: bool, pipe: IO[bytes]) -> None:
-        for line in pipe:
-            self.lines.put((rank, is_output, line))
-
-    def _watch(self) -> None:
-        """Follow the ranks until all have ended, one has failed, or the patience after a request has ended."""
-        while self.running:
-            with suppress(queue.Empty):
-                self._take_line(*self.lines.get(timeout=0.2))
-            for process in [process for process in self.running if process.poll() is not None]:
-                self._take_end(process)
-            self._show()
-            now = time.monotonic()
-            if now > self.failed_at + GRACE or now > self.asked_at + PATIENCE:
-                return
-            if self.request.cause and self.asked_at == float("inf"):
-                # Before the first step, there is nothing to save.
-                if not self.reached:
-                    return
-                self._ask()
-
-    def _ask(self) -> None:
-        """Ask all ranks to save a checkpoint after the current step, and to stop."""
-        self.asked_at = time.monotonic()
-        for process in self.running:
-            assert process.stdin
-            # The rank may just have ended.
-            with suppress(OSError):
-                process.stdin.write(f"{self.request.exit_code}\n".encode())
-        self.bar.set_postfix_str(tr("saving a checkpoint; Ctrl-C again stops at once"))
-
-    def _end(self) -> None:
-        """End all processes that still run, and take their last lines."""
-        for process in self.running:
-            assert process.stdin
-            # Ranks that are not children of this process end now.
-            process.stdin.close()
-            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                if self.nodes.started_by == "srun":
-                    process.terminate()
-                    process.wait(SRUN_ENDS)
-                # The group has also what a rank has started.
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        for reader in self.readers:
-            # Something that a rank has started may still hold the pipe.
-            reader.join(1)
-        while not self.lines.empty():
-            self._take_line(*self.lines.get())
-        self._show()
-
-    def _take_end(self, process: "subprocess.Popen[bytes]") -> None:
-        """Note how a process ended."""
-        rank = self.running.pop(process)
-        rank.code = process.returncode
-        if rank is not self.srun:
-            self.ended.append(rank)
-        # 255 is ssh's own failure.
-        if self.nodes.started_by == "ssh" and rank.code == 255:
-            self.lost = self.lost or rank.node
-        if rank.code:
-            self._fail()
-
-    def _take_line(self, rank: RankEnd, is_output: bool, raw: bytes) -> None:
-        """Handle a line of a rank, or of `srun`, which puts the rank's number before its lines."""
-        self._write(raw)
-        line = raw.decode(errors="replace").rstrip("\n")
-        if rank is self.srun and (labelled := LABEL.fullmatch(line)):
-            rank, line = self.ranks[int(labelled[1])], labelled[2]
-        if not is_output:
-            rank.lines.append(line)
-        if rank is self.srun:
-            self._take_line_of_srun(line)
-        if rank.number == 0 and is_output:
-            with self.request.noting_closed_output():
-                self.bar.clear()
-                self.on_message(line)
-
-    def _take_line_of_srun(self, line: str) -> None:
-        if failed := NODE_FAILED.search(line):
-            self.lost = self.lost or failed[1]
-            self._fail()
-        # When a rank fails, `srun` kills the others.
-        if (failed := FAILED.search(line)) and (failed["code"] or not self.ended):
-            ranks = [self.ranks[number] for number in numbers(failed["ranks"])]
-            if not failed["code"] and len(ranks) == self.nodes.slots[failed["node"]]:
-                self.lost = failed["node"]
-            for rank in ranks:
-                rank.code = int(failed["code"] or -signal.SIGKILL)
-            self.ended += ranks
-            self._fail()
-
-    def _fail(self) -> None:
-        self.failed_at = min(self.failed_at, time.monotonic())
-
-    def _write(self, line: bytes) -> None:
-        # If the disk is full, the ranks report that.
-        with suppress(OSError):
-            self.output.write(line)
-
-    def _show(self) -> None:
-        """Show the step, the loss and the speed of the last line in the log."""
-        entries = log.tail(self.folder)
-        if not entries or entries[-1]["step"] == self.reached:
-            return
-        self.bar.set_description(tr("training {task}", task=self.run.title()), refresh=False)
-        for entry in entries:
-            if entry["kind"] == "train":
-                summary = tr("loss {loss:.3f}, {tokens_per_second:.0f} tokens/s", **entry)
-                self.bar.set_postfix_str(summary, refresh=False)
-        self.bar.update(entries[-1]["step"] - self.reached)
-        self.reached = entries[-1]["step"]
-
-    def _judge(self) -> CourseError | None:
-        """Return the error that ends the run, by its first cause rather than what followed from it; None if all is well."""
-        failed = [rank for rank in self.ended if rank.code]
-        if not failed and not self.running and not self.srun.code:
-            return None
-        output = f"all output is in {self.folder / OUTPUT}"
-        # A checkpoint may have been saved after the last line of the log.
-        whole = checkpoint.whole_checkpoints(self.folder)
-        step = max(self.reached, checkpoint.step_of(whole[0]) if whole else 0)
-        if self.request.cause:
-            return self.request.error(step, self.steps, self.folder, output)
-        for rank in failed:
-            if rank.code in (1, 2) and rank.report:
-                kind = UsageError if rank.code == 2 else CourseError
-                return kind(rank.report if rank.node == self.nodes.first else f"{rank.node}: {rank.report}")
-        # Somebody else has asked the ranks to stop, such as Slurm by a signal to all processes of a step.
-        if failed and failed[0].code in CAUSES and failed[0].report:
-            return StopRequest(failed[0].code).error(step, self.steps, self.folder, output)
-        if short := [rank for rank in failed if rank.lacks_memory]:
-            return CourseError(
-                f"out of memory on rank {short[0].number} at step {step}: "
-                f"{planner.advice(self.run.settings, self.nodes.ranks)} (another number of GPUs may continue this "
-                "run; for another stage, start a new run in another engine.output_dir); "
-                f"{how_to_go_on(self.folder)}; {output}"
-            )
-        return CourseError(f"{self._problem(failed)}; {at_step(step, self.steps)}, {how_to_go_on(self.folder)}; {output}")
-
-    def _problem(self, failed: list[RankEnd]) -> str:
-        """Return what went wrong, given the ranks that failed by themselves."""
-        when = "" if self.reached else " before training began"
-        if self.lost and self.reached:
-            return f"{self.lost} was lost (the machine, its network, or a killed process); the others were stopped"
-        if not failed:
-            return f"srun ended with code {self.srun.code}{when}: {self.srun.last_line}"
-        # A rank that misses another one fails because the other has failed.
-        causes = [rank for rank in failed if not rank.misses_another] or failed
-        cause = next((rank for rank in causes if rank.exception), causes[0])
-        if cause.exception:
-            return f"{self._name([cause])} failed: {cause.exception}"
-        if cause.is_killed:
-            killed = self._name([rank for rank in causes if rank.is_killed])
-            return f"{killed} ended without an error message (killed, or the machine ran out of memory); the others were stopped"
-        return f"{self._name([cause])} ended with code {cause.code}{when}: {cause.last_line}"
-
-    def _name(self, ranks: list[RankEnd]) -> str:
-        """Return the numbers of ranks, and their nodes if there are several."""
-        numbers = f"rank {', '.join(str(rank.number) for rank in ranks)}"
-        nodes = ", ".join(dict.fromkeys(rank.node for rank in ranks))
-        return f"{numbers} on {nodes}" if len(self.nodes.slots) > 1 else numbers
-
-
-def numbers(text: str) -> list[int]:
-    """Return the numbers in a text such as 0-2,5."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found

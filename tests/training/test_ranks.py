@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from course_lib.training import starter
 from course_lib.training.ranks import joined, started_as_rank
 
 from tests.training import fake_course
-from tests.training.test_starter import FAKE, TWO, end
+from tests.training.test_starter import end
 
 __all__ = ["end"]
 OFFLOAD = ("zero.stage=1", "zero.offload_optimizer=true")
@@ -100,7 +99,8 @@ LAUNCHERS = {
 def test_other_launchers_start_ranks_too(tmp_path: Path, name: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(f"engine: {{output_dir: {tmp_path}}}\n")
-    command = [sys.executable, *LAUNCHERS[name], str(starter.free_port()), fake_course.__file__, "pretrain", "-c", str(file)]
+    words = [fake_course.__file__, "pretrain", "-c", str(file)]
+    command = [sys.executable, *LAUNCHERS[name], str(starter.free_port()), *words]
     own = {fake_course.TEXT: TALK, "DS_ACCELERATOR": "cpu", "PYTHONPATH": os.getcwd()}
     done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -13,7 +13,7 @@ import pytest
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
-from course_lib.training import checkpoint, starter
+from course_lib.training import checkpoint, starter, watch
 from course_lib.training.nodes import HERE, Nodes
 
 from tests.training import fake_course
@@ -89,8 +89,10 @@ def test_the_first_cause_is_named(end: Callable[..., str], tmp_path: Path, text:
     assert said.endswith("" if reported else f"all output is in {tmp_path}/run/output.txt")
 
 
-def test_a_rank_that_waits_for_a_dead_one_is_ended_soon(end: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starter, "GRACE", 0.5)
+def test_a_rank_that_waits_for_a_dead_one_is_ended_soon(
+    end: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "GRACE", 0.5)
     ignores = "import signal; [signal.signal(each, signal.SIG_IGN) for each in (2, 15)]"
     assert end(f"{ignores}; report('broken') if rank else wait()") == "1 broken"
 
@@ -100,7 +102,9 @@ STOPS = {signal.SIGTERM: "143 terminated", signal.SIGINT: "130 interrupted", sig
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_a_signal_makes_the_ranks_save_and_stop(end: Callable[..., str], tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_makes_the_ranks_save_and_stop(
+    end: Callable[..., str], tmp_path: Path, number: signal.Signals
+) -> None:
     def heard(line: str) -> None:
         if line == "step 3":
             os.kill(os.getpid(), number)
@@ -113,7 +117,9 @@ def test_a_signal_makes_the_ranks_save_and_stop(end: Callable[..., str], tmp_pat
     (saved,) = checkpoint.whole_checkpoints(tmp_path / "run")
     step = checkpoint.step_of(saved)
     assert step >= 3
-    assert said.startswith(f"{STOPS[number]} at step {step} of 10; --resume continues from checkpoint-{step}; all output")
+    assert said.startswith(
+        f"{STOPS[number]} at step {step} of 10; --resume continues from checkpoint-{step}; all output"
+    )
     assert [signal.getsignal(each) for each in STOPS] == handlers
     assert said[4:] in (tmp_path / "run" / "output.txt").read_text()
 
@@ -125,6 +131,7 @@ def test_before_the_first_step_there_is_nothing_to_save(end: Callable[..., str])
 
 def test_a_second_interrupt_ends_the_ranks_at_once(end: Callable[..., str]) -> None:
     """The ranks do not stop when they are asked; they say when they are."""
+
     def heard(line: str) -> None:
         if line in ("step 1", "asked"):
             os.kill(os.getpid(), signal.SIGINT)
@@ -137,7 +144,7 @@ def test_a_second_interrupt_ends_the_ranks_at_once(end: Callable[..., str]) -> N
 
 
 def test_patience_has_an_end(end: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starter, "PATIENCE", 0.5)
+    monkeypatch.setattr(watch, "PATIENCE", 0.5)
     said = end("step(1); wait()", on_message=lambda _: os.kill(os.getpid(), signal.SIGTERM))
     assert said.startswith("143 terminated at step 1 of 10")
 
@@ -193,7 +200,7 @@ def test_a_folder_of_somebody_else_stays_as_it_is(end: Callable[..., str], tmp_p
 def test_a_kind_without_a_command_has_one_rank(tmp_path: Path) -> None:
     fake: Any = FakeRun(tmp_path / "run")
     fake.verb = ""
-    with pytest.raises(UsageError, match="launch.ranks: 2 is not allowed: no `course` command trains a fake; allowed: 1"):
+    with pytest.raises(UsageError, match="launch.ranks: 2 is not allowed: no command trains a fake; allowed: 1"):
         starter.start(fake, TWO, 10, False, print)
 
 
@@ -234,11 +241,11 @@ def test_a_node_that_fails_is_named(end: Callable[..., str], text: str, wanted: 
     assert end(text, MIXED).startswith(wanted)
 
 
-def test_a_node_that_cannot_be_reached_is_named(
-    end: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_cannot_be_reached_is_named(end: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starter, "SSH", ("sh", "-c", "echo 'ssh: connect to host nodeA: refused' >&2; exit 255"))
-    assert end("", MIXED).startswith("1 rank 0 on nodeA ended with code 255 before training began: ssh: connect to host")
+    assert end("", MIXED).startswith(
+        "1 rank 0 on nodeA ended with code 255 before training began: ssh: connect to host"
+    )
 
 
 SLURM = Nodes({"nodeA": 1, "nodeB": 1}, "srun", "127.0.0.1")
@@ -275,7 +282,9 @@ def test_srun_tells_which_node_fails(end: Callable[..., str], text: str, wanted:
 
 def test_an_srun_that_starts_nothing_is_told(end: Callable[..., str], tmp_path: Path, srun: None) -> None:
     (tmp_path / "srun").write_text("#!/bin/sh\necho 'srun: error: Unable to create step' >&2; exit 1\n")
-    assert end("", SLURM).startswith("1 srun ended with code 1 before training began: srun: error: Unable to create step")
+    assert end("", SLURM).startswith(
+        "1 srun ended with code 1 before training began: srun: error: Unable to create step"
+    )
 
 
 @pytest.mark.usefixtures("srun")
