@@ -76,7 +76,8 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         if remark := run.summary():
             say(remark)
         start = rank.broadcast(run_dir.prepare(run, batch, resume, say) if rank.first else 0)
-        run_dir.require_same_inputs(run, rank)
+        if rank.ranks > 1:
+            run_dir.require_same_inputs(run, rank)
         if steps and start >= steps:
             return Trained(folder, start, log.read(folder)) if rank.first else None
 
@@ -116,7 +117,8 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 log.append(folder, entry)
                 trackers.write(entry)
                 bar.clear()
-                say(log.line(entry))
+                with stop_request.noting_closed_output():
+                    say(log.line(entry))
 
         # 4. Steps. The sum of the losses stays on the device: only a line of the log waits for it.
         losses, last_line = torch.zeros((), device=rank.device), start

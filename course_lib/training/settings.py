@@ -212,12 +212,12 @@ class SlurmConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class LaunchConfig:
-    """Settings for the DeepSpeed launcher: where the ranks run."""
+    """Settings for the ranks: how many there are, and where they run."""
 
     ranks: int | None = setting(None, "processes per node; unset: one per GPU, or 1", ge=1, le=1024)
     device: Literal["auto", "cpu"] = setting("auto", "auto: GPUs if there are any; cpu: always CPU ranks")
     hostfile: Path | None = setting(None, "DeepSpeed hostfile with lines `name slots=8`; unset: only this node")
-    master_addr: str = setting("", "address of the first node, for several; unset: DeepSpeed or Slurm determines it")
+    master_addr: str = setting("", "address of the first node, for several; unset: that which it or Slurm tells")
     master_port: int = setting(0, "port of the first node for its ranks; 0 = a free one", ge=0, lt=1 << 16)
     threads: int | None = setting(None, "CPU threads per rank; unset: cores / ranks", ge=1, le=1024)
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
