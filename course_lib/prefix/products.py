@@ -5,9 +5,8 @@ chapter 4.
 """
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_lib import paths
 from course_lib.checkpoints import fetch
@@ -18,6 +17,14 @@ from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.settings import config
 from course_lib.workspace.products import Product
 
+if TYPE_CHECKING:
+    from course_lib.prefix.task import PrefixTask
+
+# Modules that fix what a run learns: its loss, its samples and its model. Others, such as the loop, may change.
+TRAINING = (
+    "prefix/task.py", "prefix/data.py", "prefix/samples.py", "prefix/model.py", "prefix/encoder.py",
+    "prefix/warm_start.py",
+)  # fmt: skip
 # Contains one folder per run.
 RUNS = "prefix/runs"
 # Documents from which pairs are made.
@@ -42,17 +49,27 @@ def _pairs(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[
     return write_pairs(folder, settings["documents"], settings["seed"])
 
 
-def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: Any) -> dict[str, Any]:
-    from course_lib.prefix.export import export
+def prefix_run(inputs: list[Path], settings: PrefixConfig) -> "PrefixTask":
+    """Return the run that trains a prefix, on the base and the texts in `inputs`."""
     from course_lib.prefix.task import PrefixTask
+
+    base, texts = inputs
+    # The course's own pairs are a product, with a file for each task.
+    source = texts if texts.is_file() else texts / f"{settings.task_name}.jsonl"
+    model, data = replace(settings.model, base=base / MODEL), replace(settings.data, input=source)
+    return PrefixTask(replace(settings, model=model, data=data))
+
+
+def _task(folder: Path, inputs: list[Path], settings: PrefixConfig) -> dict[str, Any]:
+    from course_lib.prefix.export import export
     from course_lib.training import log, run_product
 
     def write_prefix(run: Path) -> dict[str, Any]:
         export(run, folder / FILE)
         return {}
 
-    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
-    return run_product.fill(folder, PrefixTask(settings), RUNS, write_prefix, keep=(log.FILE,))
+    run = f"{RUNS}/{task(settings.task_name).run_name()}"
+    return run_product.fill(folder, prefix_run(inputs, settings), run, write_prefix, keep=(log.FILE,))
 
 
 # A published base: a copy of the one that recipe.checkpoint names.
@@ -74,10 +91,18 @@ def products() -> list[Product]:
 def task(name: str) -> Product:
     """Return a task's product: its prefix and run log. Raises UsageError if the profile has no such task."""
     settings = _settings_of(name)
+    assert settings.data.input
     # The course's own pairs are an input as a product, whose folder may not be there yet.
     texts = PAIRS if settings.data.input == pairs(name) else settings.data.input
-    assert texts
-    return Product(f"prefix/{name}", build=partial(_task, settings), settings=settings.content, inputs=(base(), texts))
+    return Product(
+        f"prefix/{name}",
+        build=_task,
+        settings=settings,
+        inputs=(base(), texts),
+        code=TRAINING,
+        identity=PrefixConfig.content,
+        trains=lambda inputs, settings: prefix_run(inputs, settings).title(),
+    )
 
 
 def tasks() -> list[Product]:

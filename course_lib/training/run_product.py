@@ -3,11 +3,10 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from course_lib import files, paths
+from course_lib import paths
 from course_lib.settings import config, profiles
 from course_lib.training import log
 from course_lib.training.launch import train
@@ -19,24 +18,22 @@ from course_lib.training.task import Task
 def fill(
     folder: Path,
     task: Task,
-    runs: str,
+    run: str,
     export: Callable[[Path], dict[str, Any]],
     keep: tuple[str, ...] = (log.FILE, DEEPSPEED),
 ) -> dict[str, Any]:
     """Train a task or resume its run, and fill a product folder. Return the counts for the product.
 
-    Other settings or inputs give another run beside the earlier ones, in `runs_folder(runs)`. `export` writes the
-    trained model into `folder` and returns counts to add; `keep` names run files to copy.
+    `run` is the folder of the run in the workspace; its name is that of the product's `run_name()`, so that another
+    identity, other code or inputs give another run beside the earlier ones. `export` writes the trained model into
+    `folder` and returns counts to add; `keep` names run files to copy.
     """
-    digest = sha256(repr(task.settings.content()).encode())
-    for path in task.files():
-        digest.update(bytes.fromhex(files.sha256(path)))
-    engine = replace(task.settings.engine, output_dir=runs_folder(runs) / digest.hexdigest()[:12])
-    run = train(type(task)(replace(task.settings, engine=engine)), resume=True, on_message=lambda _: None)
-    counts = {"steps": run.steps} | export(run.folder)
+    engine = replace(task.settings.engine, output_dir=runs_folder(run))
+    trained = train(type(task)(replace(task.settings, engine=engine)), resume=True, on_message=lambda _: None)
+    counts = {"steps": trained.steps} | export(trained.folder)
     for name in keep:
-        shutil.copy(run.folder / name, folder / name)
-    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
+        shutil.copy(trained.folder / name, folder / name)
+    held_out = [round(entry["loss"], 4) for entry in trained.log if entry["kind"] == "eval"]
     return counts | ({"held-out loss": held_out[-1]} if held_out else {})
 
 
