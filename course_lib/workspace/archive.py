@@ -6,6 +6,7 @@ An archive is a zip file of product folders with their manifests, without the fo
 import lzma
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,8 +78,9 @@ def unpack(wanted: Sequence[Product], source: Path) -> Done:
             with workspace.locked(product), files.atomic_folder(product.folder, ours=True) as new:
                 for path in (folder / product.name).iterdir():
                     path.rename(new / path.name)
-                # Outputs that are newer than their manifest would be read again and again.
-                os.utime(new / manifests.FILE)
+                # Outputs that are newer than their manifest would be read at each look.
+                now = time.time_ns()
+                os.utime(new / manifests.FILE, ns=(now, now))
             seen[product.name] = state
             unpacked[product.name] = _size(manifest["outputs"])
     return unpacked, left
