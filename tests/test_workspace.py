@@ -395,6 +395,21 @@ def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
     assert log.read_text() == "built\n"
 
 
+def test_clean_during_a_build_leaves_it_alone(tmp_path: Path) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    gate.touch()
+    folder = one_product.slow_product(log, gate, "1").path()
+    gate.unlink()
+    with start(log, gate) as process:
+        read_until(process, "half")
+        found = cleaning.removal(["part"], runs=True)
+        assert folder in found.used and found.paths == []
+        found.remove()
+        gate.touch()
+        assert process.communicate(timeout=LIMIT)[0].split() == [str(folder)]
+    assert process.returncode == 0 and one_product.slow_product(log, gate, "2").state() == FRESH
+
+
 def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many are made from one: here ten layers of two products, each made from both of the layer below."""
     below: tuple[Path | str, ...] = (course.source,)
