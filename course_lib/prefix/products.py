@@ -91,9 +91,10 @@ def products() -> list[Product]:
 def task(name: str) -> Product:
     """Return a task's product: its prefix and run log. Raises UsageError if the profile has no such task."""
     settings = _settings_of(name)
-    assert settings.data.input
+    source = with_data(settings).data.input
+    assert source
     # The course's own pairs are an input as a product, whose folder may not be there yet.
-    texts = PAIRS if settings.data.input == pairs(name) else settings.data.input
+    texts = PAIRS if source == pairs(name) else source
     return Product(
         f"prefix/{name}",
         build=_task,
@@ -107,18 +108,17 @@ def task(name: str) -> Product:
 
 def tasks() -> list[Product]:
     """Return the products for the profile's tasks, in order."""
-    return [task(name) for name in task_settings()]
+    return [task(name) for name in _runs()]
 
 
 def task_settings() -> dict[str, PrefixConfig]:
     """Return the settings for the runs that train the profile's prefixes, by task name."""
-    runs = [with_data(config.load(PrefixConfig, file)) for file in _recipe().tasks]
-    return {settings.task_name: settings for settings in runs}
+    return {name: with_data(settings) for name, settings in _runs().items()}
 
 
 def run_settings(task: str, *overrides: str) -> PrefixConfig:
     """Return the settings for a task's run on the profile's base model, with overrides `key=value`."""
-    values = config.to_dict(_settings_of(task))
+    values = config.to_dict(with_data(_settings_of(task)))
     values["model"]["base"] = str(base().folder / MODEL)
     return config.build(PrefixConfig, values, overrides)
 
@@ -134,8 +134,14 @@ def build_base() -> str:
     return fetch.origin(base().path() / MODEL, _recipe().checkpoint, run)
 
 
+def _runs() -> dict[str, PrefixConfig]:
+    """Return the settings of the profile's runs by task name, as their files have them."""
+    runs = [config.load(PrefixConfig, file) for file in _recipe().tasks]
+    return {settings.task_name: settings for settings in runs}
+
+
 def _settings_of(task: str) -> PrefixConfig:
-    runs = task_settings()
+    runs = _runs()
     if task not in runs:
         raise UsageError(f"task: the profile has no task {task!r}; allowed: {', '.join(runs)}")
     return runs[task]

@@ -68,10 +68,10 @@ def unpack(wanted: Sequence[Product], source: Path) -> Done:
         left = {each.name: tr("not in the archive") for each in wanted if each not in held}
         unpacked, seen = dict[str, int](), Seen()
         for product, manifest in packed.items():
-            if workspace.examine(product, seen).kind == "fresh":
+            if product.state(seen).kind == "fresh":
                 left[product.name] = tr("finished here")
                 continue
-            state = workspace.compare(product, manifest, seen)
+            state = product.compare(manifest, seen)
             if state.kind != "fresh":
                 left[product.name] = state.reason
                 continue

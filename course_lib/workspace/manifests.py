@@ -125,11 +125,12 @@ def is_as_built(folder: Path, name: str, facts: _Output) -> bool:
     return path.stat().st_mtime_ns < built or digest_of(path) == facts["sha256"]
 
 
-def is_same_file(path: Path, size: int, mtime_ns: int, digest: str) -> bool:
-    """Return whether an input file is as it was. It is read if it has another modification time."""
-    if not path.exists() or path.stat().st_size != size:
+def is_same_file(path: Path, facts: Manifest) -> bool:
+    """Return whether an input file is the one of the manifest. It is read if it has another modification time."""
+    if not path.exists() or path.stat().st_size != facts["bytes"]:
         return False
-    return path.stat().st_mtime_ns == mtime_ns or digest_of(path) == digest
+    digest: str = facts["sha256"]
+    return path.stat().st_mtime_ns == facts["mtime_ns"] or digest_of(path) == digest
 
 
 def digest_of(path: Path) -> str:

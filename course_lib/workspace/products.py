@@ -1,8 +1,8 @@
 """Products (corpora, tokenizers, models, …): what they are made of, their state, and how a missing one is built.
 
-A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json (manifests.py). It is fresh if the
-manifest has today's identity, code and inputs. `products.WIKIPEDIA.path()` returns the folder, building it first if
-necessary, so any notebook can be run without the earlier ones.
+A product is a folder workspace/<profile>/<chapter>/<name>/ with a manifest.json (manifests.py). It is fresh if it was
+made of what it would be made of now: the same identity, code (sources.py) and inputs. `products.WIKIPEDIA.path()`
+returns the folder, building it first if necessary, so any notebook can be run without the earlier ones.
 """
 
 import json
@@ -37,7 +37,7 @@ class State:
     outputs: str = field(default="", compare=False)
 
 
-# The states of the products that one look has examined, by name: many products have the same inputs.
+# The states that one look at products has found, by name: many products are made from the same ones.
 Seen = dict[str, State]
 
 
@@ -69,13 +69,82 @@ class Product:
         """The path of the product folder, which may not exist yet."""
         return root() / self.name
 
-    def path(self) -> Path:
+    def path(self, seen: Seen | None = None) -> Path:
         """Return the folder, first building the product and its inputs if they are missing or stale."""
-        return make(self, {})
+        seen = {} if seen is None else seen
+        if self.state(seen).kind == "fresh":
+            return self.folder
+        settings, inputs = self.resolve()
+        paths = [each.path(seen) if isinstance(each, Product) else files.require_file(each) for each in inputs]
+        # If another process is building the product, wait here instead of building it again.
+        with locked(self):
+            del seen[self.name]
+            state = self.state(seen)
+            if state.kind == "fresh":
+                return self.folder
+            _announce(self, state, paths, settings)
+            # What changes while the product is built makes it stale.
+            manifest: Manifest = {
+                "product": self.name,
+                "profile": profiles.name(),
+                "identity": self.identity(settings),
+                "inputs": _record(inputs, seen),
+                "versions": manifests.versions(),
+            }
+            with files.atomic_folder(self.folder, ours=True) as folder:
+                started = time.perf_counter()
+                manifest["counts"] = self.build(folder, paths, settings)
+                manifest["seconds"] = round(time.perf_counter() - started, 2)
+                manifest["built"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+                manifest["outputs"] = manifests.outputs(folder)
+                # After the build, so that a source that was edited meanwhile is noticed.
+                manifest["code"] = sources.digests(self.modules())
+                files.write_json(folder / manifests.FILE, manifest)
+        seen[self.name] = State("fresh", outputs=manifests.outputs_digest(manifest))
+        return self.folder
 
-    def state(self) -> State:
+    def state(self, seen: Seen | None = None) -> State:
         """Return whether the product is fresh, stale or missing, without building anything."""
-        return examine(self, {})
+        seen = {} if seen is None else seen
+        if self.name not in seen:
+            manifest = self.manifest()
+            state = self.compare(manifest, seen)
+            if manifest and state.kind == "fresh" and (name := manifests.changed_output(self.folder, manifest)):
+                state = State("stale", tr("{name} was changed or removed", name=name))
+            seen[self.name] = state
+        return seen[self.name]
+
+    def compare(self, manifest: Manifest | None, seen: Seen) -> State:
+        """Return the state of the product with this manifest: fresh if it would be made of the same now."""
+        settings, inputs = self.resolve()
+        if manifest is None:
+            is_there = (self.folder / manifests.FILE).exists()
+            return State("stale", tr("{name} is damaged", name=manifests.FILE)) if is_there else State("missing")
+        if "identity" not in manifest:
+            return State("stale", tr("built by an earlier version of the course"))
+        if manifest["identity"] != self.identity(settings):
+            return State("stale", tr("settings changed"))
+        code = manifest.get("code", {})
+        if name := sources.difference(self.modules(), code):
+            if sources.is_unknown(code.get(name, "")):
+                return State("stale", tr("the code of {code} was edited during the build", code=name))
+            return State("stale", tr("the code of {code} changed", code=name))
+        keyed = _keyed(inputs)
+        if manifest["inputs"].keys() != keyed.keys():
+            return State("stale", tr("made from other inputs"))
+        for key, each in keyed.items():
+            recorded = manifest["inputs"][key]
+            if isinstance(each, Product):
+                state = each.state(seen)
+                if state.kind != "fresh":
+                    return State("stale", tr("{name} is not fresh", name=each.name))
+                is_same = recorded == state.outputs
+            else:
+                # What is a file now was a product then.
+                is_same = isinstance(recorded, dict) and manifests.is_same_file(each, recorded)
+            if not is_same:
+                return State("stale", tr("{name} changed", name=key))
+        return State("fresh", outputs=manifests.outputs_digest(manifest))
 
     def manifest(self) -> Manifest | None:
         """Return the manifest of the built product, or None if it is missing or invalid."""
@@ -93,99 +162,19 @@ class Product:
     def run_name(self) -> str:
         """Return a name for the run that trains the product: 12 hexadecimal digits of a digest of what it is made of.
 
-        A run is resumed only for the same identity, code and inputs, which must be there.
+        A run is resumed only for the same identity, code and inputs. The inputs must be built.
         """
         settings, inputs = self.resolve()
-        known = _record(inputs, {})
-        content = {name: each if isinstance(each, str) else each["sha256"] for name, each in known.items()}
-        made_of = [self.identity(settings), sources.digests(self.modules()), content]
+        recorded = _record(inputs, {})
+        contents = {key: each if isinstance(each, str) else each["sha256"] for key, each in recorded.items()}
+        made_of = [self.identity(settings), sources.digests(self.modules()), contents]
         return sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def make(product: Product, seen: Seen) -> Path:
-    """Return the folder of a product, first building the product and its inputs if they are missing or stale."""
-    if examine(product, seen).kind == "fresh":
-        return product.folder
-    settings, inputs = product.resolve()
-    paths = [make(each, seen) if isinstance(each, Product) else files.require_file(each) for each in inputs]
-    # If another process is building the product, wait here instead of building it again.
-    with locked(product):
-        del seen[product.name]
-        state = examine(product, seen)
-        if state.kind == "fresh":
-            return product.folder
-        _announce(product, state, paths, settings)
-        # What changes while the product is built makes it stale.
-        manifest: Manifest = {
-            "product": product.name,
-            "profile": profiles.name(),
-            "identity": product.identity(settings),
-            "inputs": _record(inputs, seen),
-            "versions": manifests.versions(),
-        }
-        with files.atomic_folder(product.folder, ours=True) as folder:
-            started = time.perf_counter()
-            manifest["counts"] = product.build(folder, paths, settings)
-            manifest["seconds"] = round(time.perf_counter() - started, 2)
-            manifest["built"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            manifest["outputs"] = manifests.outputs(folder)
-            # After the build, so that a source that was edited meanwhile is noticed.
-            manifest["code"] = sources.digests(product.modules())
-            files.write_json(folder / manifests.FILE, manifest)
-    seen[product.name] = State("fresh", outputs=manifests.outputs_digest(manifest))
-    return product.folder
-
-
-def examine(product: Product, seen: Seen) -> State:
-    """Return the state of a product, without building anything."""
-    if product.name not in seen:
-        manifest = product.manifest()
-        state = compare(product, manifest, seen)
-        if manifest and state.kind == "fresh" and (name := manifests.changed_output(product.folder, manifest)):
-            state = State("stale", tr("{name} was changed or removed", name=name))
-        seen[product.name] = state
-    return seen[product.name]
-
-
-def compare(product: Product, manifest: Manifest | None, seen: Seen) -> State:
-    """Return the state of a product with this manifest: fresh if it would be made of the same now."""
-    settings, inputs = product.resolve()
-    if manifest is None:
-        is_there = (product.folder / manifests.FILE).exists()
-        return State("stale", tr("{name} is damaged", name=manifests.FILE)) if is_there else State("missing")
-    if "identity" not in manifest:
-        return State("stale", tr("built by an earlier version of the course"))
-    if manifest["identity"] != product.identity(settings):
-        return State("stale", tr("settings changed"))
-    code = manifest.get("code", {})
-    if name := sources.difference(product.modules(), code):
-        if sources.is_unknown(code.get(name, "")):
-            return State("stale", tr("the code of {code} was edited during the build", code=name))
-        return State("stale", tr("the code of {code} changed", code=name))
-    keyed = _keyed(inputs)
-    if manifest["inputs"].keys() != keyed.keys():
-        return State("stale", tr("made from other inputs"))
-    for key, each in keyed.items():
-        recorded = manifest["inputs"][key]
-        if isinstance(each, Product):
-            state = examine(each, seen)
-            if state.kind != "fresh":
-                return State("stale", tr("{name} is not fresh", name=each.name))
-            is_same = recorded == state.outputs
-        else:
-            # What is a file now was a product then.
-            is_same = isinstance(recorded, dict) and manifests.is_same_file(
-                each, recorded["bytes"], recorded["mtime_ns"], recorded["sha256"]
-            )
-        if not is_same:
-            return State("stale", tr("{name} changed", name=key))
-    return State("fresh", outputs=manifests.outputs_digest(manifest))
-
-
 def states(products: Iterable[Product]) -> Seen:
-    """Return the state of each product by name. Each product and each file is examined once."""
+    """Return the state of each product by name. Each product is examined once."""
     seen: Seen = {}
-    return {product.name: examine(product, seen) for product in products}
+    return {product.name: product.state(seen) for product in products}
 
 
 def with_inputs(products: Iterable[Product]) -> list[Product]:
@@ -230,9 +219,9 @@ def _record(inputs: Sequence[Path | Product], seen: Seen) -> dict[str, Any]:
     recorded: dict[str, Any] = {}
     for key, each in _keyed(inputs).items():
         if isinstance(each, Product):
-            recorded[key] = examine(each, seen).outputs
+            recorded[key] = each.state(seen).outputs
         else:
-            recorded[key] = manifests.facts(each) | {"mtime_ns": each.stat().st_mtime_ns}
+            recorded[key] = {"mtime_ns": each.stat().st_mtime_ns} | manifests.facts(each)
     return recorded
 
 

@@ -24,3 +24,13 @@ MORE = 1
 MORE = 1
 
 MORE = 1
+
+MORE = 1
+
+MORE = 1
+
+# A comment.
+
+MORE = 1
+
+MORE = 1
