@@ -78,9 +78,11 @@ def with_batch_of_run(run: Run, ranks: int, on_message: Callable[[str], None]) -
 def require_own(run: Run) -> None:
     """Raise UsageError if the run's folder has files, and they are not those of a run."""
     folder: Path = run.settings.engine.output_dir
-    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    found = [path.name for path in folder.iterdir()] if folder.exists() else []
     # Ranks that fail at once leave only what they print, and samples may have been looked at before the training.
-    if any(not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE) for name in names) and not _is_run(run, folder):
+    if any(not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE) for name in names) and not _is_run(
+        run, folder
+    ):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
 

@@ -37,7 +37,15 @@ from transformers.integrations import HfDeepSpeedConfig
 SAMPLES, LENGTH, VOCABULARY = 4, 8, 61
 EVERY = ("zero.stage3_param_persistence_threshold=0",)
 OPTIMIZER, PARAMETERS = ("zero.offload_optimizer=true",), ("zero.offload_param=true",)
-BF16, FP16 = ("precision.dtype=bf16",), ("precision.dtype=fp16", "precision.initial_scale_power=18", "precision.hysteresis=1", "precision.loss_scale_window=2")
+BF16, FP16 = (
+    ("precision.dtype=bf16",),
+    (
+        "precision.dtype=fp16",
+        "precision.initial_scale_power=18",
+        "precision.hysteresis=1",
+        "precision.loss_scale_window=2",
+    ),
+)
 
 
 @dataclass(frozen=True)
