@@ -79,6 +79,7 @@ class GptsanConfig(RunConfig):
     places: ClassVar[tuple[str, ...]] = (
         *RunConfig.places, "data.input", "data.tokenizer", "model.checkpoint", "model.ignore",
     )  # fmt: skip
+    kind: Literal["gptsan"] = setting("gptsan", "kind of run that the file describes: that of `course gptsan train`")
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     spout: SpoutConfig = field(default_factory=SpoutConfig)

@@ -42,6 +42,7 @@ class PretrainConfig(RunConfig):
     """All settings for a pretraining run."""
 
     places: ClassVar[tuple[str, ...]] = (*RunConfig.places, "data.input", "data.tokenizer")
+    kind: Literal["pretrain"] = setting("pretrain", "kind of run that the file describes: that of `course pretrain`")
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
 

@@ -184,7 +184,8 @@ class RunConfig:
     """Settings common to all kinds of runs. Each kind adds sections for its model and data."""
 
     # Dotted keys of settings that do not affect what a run learns or that name files and folders.
-    places: ClassVar[tuple[str, ...]] = ("launch", "engine.output_dir")
+    places: ClassVar[tuple[str, ...]] = ("kind", "launch", "engine.output_dir")
+    kind: str = setting("", "kind of run; each kind has its own class of settings, with its name as the default")
     batch: BatchConfig = field(default_factory=BatchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
