@@ -126,3 +126,16 @@ def test_the_verb_itself_trains_what_its_help_says(capsys: pytest.CaptureFixture
     for arguments, size in [([], 50000), (["-c", "tiny"], 6000), (["-c", "tiny", "--vocab-size", "7000"], 7000)]:
         assert cli._main(["tokenizer", "bpe", "lines.txt", "-o", "out", *arguments]) == 1
         assert f"course: vocab_size: {size} is more than" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "verb"), [("gptsan", "gptsan train"), ("prefix", "prefix train")])
+def test_options_of_export_are_those_of_the_kind(kind: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run").mkdir()
+    Path("run/config.yaml").write_text(f"kind: {kind}\n")
+    for option, value in (("--dtype", "fp16"), ("--license", "mit")):
+        assert cli._main(["export", "run", "-o", "out", option, value]) == 2
+        said = f"course: {option}: not allowed for a run of `course {verb}`; allowed: --step\n"
+        assert capsys.readouterr().err == said
+    Path("run/config.yaml").write_text("kind: pretrain\n")
+    assert cli._main(["export", "run", "-o", "out", "--dtype", "fp16"]) == 1
+    assert "run" in capsys.readouterr().err and not Path("out").exists()

@@ -33,53 +33,49 @@ def command(name: str, function: Callable[..., Any], help: str) -> Any:
     """Return the command that calls a verb. --help shows `help` and its docstring after the first paragraph."""
     verb = inspect.signature(function)
     own: Parameters = dict(verb.parameters)
+    product = next((key for key, parameter in own.items() if Note.PRODUCT in notes(parameter)), None)
+
+    # The parameter with settings is replaced by the options that choose them.
     chosen = from_options.taken(function)
-    from_class: Parameters = {}
+    of_settings: Parameters = {}
     added: Parameters = {}
     if chosen:
         del own[chosen.name]
-        from_class = from_options.options(chosen)
-        added |= _parameters(config=(Config, None), overrides=(Overrides, None))
+        of_settings = from_options.options(chosen)
+        added |= {"config": _keyword("config", Config, None), "overrides": _keyword("overrides", Overrides, None)}
     if verb.return_annotation is not None:
-        added |= _parameters(as_json=(Json, False))
-    added |= _parameters(quiet=(Quiet, False), profile=(Profile, None))
-    product = next((key for key, each in own.items() if Note.PRODUCT in notes(each)), "")
+        added["as_json"] = _keyword("as_json", Json, False)
+    added |= {"quiet": _keyword("quiet", Quiet, False), "profile": _keyword("profile", Profile, None)}
 
     def call(**given: Any) -> None:
-        values: Values = {key: given[key] for key in own}
-        inputs: Parameters = dict(own)
         with environment(given["profile"], given["quiet"]):
+            values = {key: given[key] for key in own}
             if chosen:
-                changes = {key: given[key] for key in from_class}
-                section, file = chosen.note.section, given["config"]
-                values[chosen.name] = from_options.settings(chosen.cls, section, file, given["overrides"], changes)
-                inputs |= {chosen.name: verb.parameters[chosen.name], "config": added["config"]}
-            target = values.get(product)
-            if isinstance(target, Path) and target != files.STANDARD_OUTPUT:
-                _require_no_input(target, given | values, inputs)
+                changes = {key: given[key] for key in of_settings}
+                values[chosen.name] = from_options.settings(
+                    chosen.cls, chosen.note.section, given["config"], given["overrides"], changes
+                )
+            target = values[product] if product else None
+            _require_no_input(target, given | values, verb.parameters | added)
             with _standard_input(values, own):
                 result = function(**values)
             output.show(result, target, given.get("as_json", False))
 
-    parameters = list((own | from_class | added).values())
-    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    parameters = own | of_settings | added
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
     call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
-    call.__doc__ = "\n\n".join([tr("{advice}.", advice=help), *(inspect.getdoc(function) or "").split("\n\n")[1:]])
-    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    call.__annotations__ = {key: parameter.annotation for key, parameter in parameters.items()}
+    details = (inspect.getdoc(function) or "").split("\n\n")[1:]
+    call.__doc__ = "\n\n".join([tr("{advice}.", advice=help), *details])
     listed = from_options.settings_class(function)
-    epilog = from_options.epilog(listed, from_class) if listed else None
+    epilog = from_options.epilog(listed, of_settings) if listed else None
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.command(name, epilog=epilog, context_settings={"help_option_names": ["-h", "--help"]})(call)
     return typer.main.get_command(app)
 
 
-def _parameters(**wanted: tuple[Any, Any]) -> Parameters:
-    """Return parameters by name from (annotation, default)."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return {
-        name: inspect.Parameter(name, keyword, annotation=annotation, default=default)
-        for name, (annotation, default) in wanted.items()
-    }
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 @contextmanager
@@ -99,23 +95,21 @@ def environment(profile: str | None, quiet: bool = False) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _require_no_input(target: Path, values: Values, parameters: Parameters) -> None:
+def _require_no_input(target: object, values: Values, parameters: Parameters) -> None:
     """Raise UsageError if -o is one of the files or folders that the verb reads, holds one, or is inside one."""
+    if not isinstance(target, Path) or target == files.STANDARD_OUTPUT:
+        return
     for name, parameter in parameters.items():
         value, about = values[name], notes(parameter)
-        if Note.PRODUCT in about or value is None:
-            continue
         if Note.CONFIG in about:
-            if target.exists() and value.exists() and target.samefile(value):
+            if value and target.exists() and value.exists() and target.samefile(value):
                 raise UsageError(f"-o {target}: is the input {value}; allowed: a path outside it")
-            continue
-        allowed = [note for note in about if isinstance(note, MayHold)]
-        for source in _read_paths(value, Note.NAMES_FILE in about):
-            if source == Path("-"):
-                # The same file, if `<` leads there.
-                source = Path("/dev/stdin")
-            if not any(note.allows(source, target) for note in allowed):
-                files.require_other(source, target)
+        elif Note.PRODUCT not in about:
+            for source in _read_paths(value, Note.NAMES_FILE in about):
+                # The file that `<` leads to.
+                read = Path("/dev/stdin") if source == Path("-") else source
+                if not any(isinstance(note, MayHold) and note.allows(read, target) for note in about):
+                    files.require_other(read, target)
 
 
 def _read_paths(value: Any, names_file: bool) -> Iterator[Path]:
