@@ -22,7 +22,7 @@ import typer
 from course_lib import __version__, cli, paths
 from course_lib.command_line import verbs
 from course_lib.command_line.command import command
-from course_lib.command_line.from_options import notes, settings_class, taken
+from course_lib.command_line.from_options import notes, settings_class, settings_parameter
 from course_lib.command_line.options import Note, Prompts
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError
@@ -101,7 +101,7 @@ def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str],
 def parameters(words: str) -> Iterator[tuple[inspect.Parameter, Any]]:
     """The parameters of a verb with their typer.Option or typer.Argument, without those that come from a class."""
     function = VERBS[words]
-    chosen = taken(function)
+    chosen = settings_parameter(function)
     for parameter in inspect.signature(function).parameters.values():
         if chosen is None or parameter.name != chosen.name:
             (info,) = [note for note in notes(parameter) if isinstance(note, ParameterInfo)]

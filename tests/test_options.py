@@ -33,11 +33,11 @@ def test_a_verb_takes_the_defaults_of_its_help_whatever_the_profile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     monkeypatch.setenv("COURSE_PROFILE", "xl")
-    taken = from_options.taken(verbs.VERBS[words].function())
-    if taken is None:
+    parameter = from_options.settings_parameter(verbs.VERBS[words].function())
+    if parameter is None:
         assert words not in SECTIONS
         return
-    cls, section = taken.cls, taken.note.section
+    cls, section = parameter.cls, parameter.note.section
     assert section == SECTIONS.get(words, "")
     assert from_options.settings(cls, section, None) == cls()
     assert capsys.readouterr() == ("", "")

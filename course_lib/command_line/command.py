@@ -36,7 +36,7 @@ def command(name: str, function: Callable[..., Any], help: str) -> Any:
     product = next((key for key, parameter in own.items() if Note.PRODUCT in notes(parameter)), None)
 
     # The parameter with settings is replaced by the options that choose them.
-    chosen = from_options.taken(function)
+    chosen = from_options.settings_parameter(function)
     of_settings: Parameters = {}
     added: Parameters = {}
     if chosen:

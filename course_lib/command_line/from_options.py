@@ -37,7 +37,7 @@ class Lists:
     cls: type
 
 
-class Taken(NamedTuple):
+class SettingsParameter(NamedTuple):
     """A parameter of a verb with settings: its name, their class, and its note."""
 
     name: str
@@ -45,18 +45,18 @@ class Taken(NamedTuple):
     note: FromOptions
 
 
-def taken(function: Callable[..., Any]) -> Taken | None:
+def settings_parameter(function: Callable[..., Any]) -> SettingsParameter | None:
     """Return the parameter of a verb that has settings from options, or None if it has none."""
     for parameter in inspect.signature(function).parameters.values():
         for note in notes(parameter):
             if isinstance(note, FromOptions):
-                return Taken(parameter.name, get_args(parameter.annotation)[0], note)
+                return SettingsParameter(parameter.name, get_args(parameter.annotation)[0], note)
     return None
 
 
 def settings_class(function: Callable[..., Any]) -> type | None:
     """Return the class of the settings that --help of a verb lists, or None if it has no settings."""
-    if found := taken(function):
+    if found := settings_parameter(function):
         return found.cls
     for parameter in inspect.signature(function).parameters.values():
         for note in notes(parameter):
@@ -70,7 +70,7 @@ def notes(parameter: inspect.Parameter) -> tuple[Any, ...]:
     return get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ()
 
 
-def options(chosen: Taken) -> dict[str, inspect.Parameter]:
+def options(chosen: SettingsParameter) -> dict[str, inspect.Parameter]:
     """Return an option for each single value of a settings class, by the name of its field."""
     found = {}
     for field in dataclasses.fields(chosen.cls):
