@@ -76,6 +76,7 @@ class LossConfig:
 class GptsanConfig(RunConfig):
     """Settings for a complete training run."""
 
+    kind: Literal["gptsan"] = setting("gptsan", "kind of run that the file describes: that of `course gptsan train`")
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     spout: SpoutConfig = field(default_factory=SpoutConfig)

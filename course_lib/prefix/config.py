@@ -101,6 +101,7 @@ class DataConfig:
 class PrefixConfig(RunConfig):
     """All settings for a run."""
 
+    kind: Literal["prefix"] = setting("prefix", "kind of run that the file describes: that of `course prefix train`")
     task_name: str = setting(
         "task",
         "name of the task in the prefix file and on the server: letters, digits, . _ + -, up to 100 bytes",

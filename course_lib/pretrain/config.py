@@ -41,6 +41,7 @@ class DataConfig:
 class PretrainConfig(RunConfig):
     """All settings for a pretraining run."""
 
+    kind: Literal["pretrain"] = setting("pretrain", "kind of run that the file describes: that of `course pretrain`")
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
 

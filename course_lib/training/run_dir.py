@@ -80,9 +80,8 @@ def require_own(run: Run) -> None:
     folder: Path = run.settings.engine.output_dir
     found = [path.name for path in folder.iterdir()] if folder.exists() else []
     # Ranks that fail at once leave only what they print, and samples may have been looked at before the training.
-    if any(not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE) for name in names) and not _is_run(
-        run, folder
-    ):
+    others = [name for name in found if not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE)]
+    if others and not _is_run(run, folder):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
 

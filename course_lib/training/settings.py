@@ -228,6 +228,7 @@ class LaunchConfig:
 class RunConfig:
     """Settings common to all kinds of runs. Each kind adds sections for its model and data."""
 
+    kind: str = setting("", "kind of run; each kind has its own class of settings, with its name as the default")
     batch: BatchConfig = field(default_factory=BatchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
