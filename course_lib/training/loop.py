@@ -43,13 +43,15 @@ class Trained:
     folder: Path
     steps: int
     log: list[dict[str, Any]]
+    # Whether this process is to go on with the result; of several ranks only one is.
+    goes_on: bool = True
 
 
-def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PRINT) -> Trained | None:
+def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PRINT) -> Trained:
     """Train a run, or continue it, to the last step; `on_message` gets each line of the log.
 
-    Returns None in a process that another one started as one of several ranks. Raises UsageError or CourseError if
-    settings, data or machine do not allow the training, and if it was interrupted: its exit_code then says by what.
+    Raises UsageError or CourseError if settings, data or machine do not allow the training, and if it was interrupted:
+    its exit_code then says by what.
     """
     if not started_as_rank() and (found := nodes.find(run.settings)).ranks > 1:
         return _train_on_ranks(run, found, resume, on_message)
@@ -193,9 +195,9 @@ def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Call
     return Trained(folder, steps, log.read(folder))
 
 
-def _result(folder: Path, steps: int, rank: Rank) -> Trained | None:
-    """Return the result in the process that goes on with it: the first rank, unless starter.py started the ranks."""
-    return Trained(folder, steps, log.read(folder)) if rank.first and STARTED not in os.environ else None
+def _result(folder: Path, steps: int, rank: Rank) -> Trained:
+    """Return the result. The first rank goes on with it, unless starter.py, which does, started the ranks."""
+    return Trained(folder, steps, log.read(folder), rank.first and STARTED not in os.environ)
 
 
 def _places(start: int, steps: int | None, batch: ResolvedBatch, rank: Rank) -> Iterator[range]:
