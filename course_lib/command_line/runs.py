@@ -69,6 +69,9 @@ class RunKind:
         from course_lib.training.loop import train
 
         run = train(self.load(self.task)(settings), resume)
+        # One of several ranks; the process that has started them exports.
+        if run is None:
+            return None
         product = run.folder / self.product(settings)
         return f"{output.text(self.load('export:export')(run.folder, product))} → {product}"
 
@@ -148,13 +151,13 @@ PRETRAIN = RunKind(
     complete=_complete_pretrain,
 )
 GPTSAN = RunKind(
-    "gptsan train", GptsanConfig, "gptsan", "task:Gptsan", _gptsan_of_profile, _complete_gptsan, _planned_gptsan
+    "gptsan train", GptsanConfig, "gptsan", "run:Gptsan", _gptsan_of_profile, _complete_gptsan, _planned_gptsan
 )
 PREFIX = RunKind(
     "prefix train",
     PrefixConfig,
     "prefix",
-    "task:PrefixRun",
+    "run:PrefixRun",
     of_profile=lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0],
     complete=_complete_prefix,
     product=lambda settings: MODEL if settings.model.method == "full" else FILE,

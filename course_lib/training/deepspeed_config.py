@@ -11,12 +11,6 @@ from course_lib.errors import UsageError
 from course_lib.training.settings import ResolvedBatch, RunConfig, ZeroConfig
 
 
-def needs_deepspeed(settings: RunConfig, ranks: int) -> bool:
-    """Return whether ZeRO shards or offloads anything in a run of `ranks` ranks; else PyTorch alone trains it."""
-    zero = settings.zero
-    return zero.stage > 0 and (ranks > 1 or zero.offload_optimizer or zero.offload_param)
-
-
 def deepspeed_json(settings: RunConfig, batch: ResolvedBatch) -> dict[str, Any]:
     """Return the content of deepspeed.json, which is also passed to `deepspeed.initialize`."""
     precision, clip = settings.precision, settings.optimizer.grad_clip

@@ -47,8 +47,9 @@ class Trained:
 def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PRINT) -> Trained | None:
     """Train a run, or continue it, to the last step; `on_message` gets each line of the log.
 
-    Returns None in a process that another one started as one of several ranks. Raises UsageError or CourseError if
-    settings, data or machine do not allow the training, and if it was interrupted: its exit_code then says by what.
+    Returns None in the processes that starter.py has started, and in all ranks but the first one of other launchers.
+    Raises UsageError or CourseError if settings, data or machine do not allow the training, and if it was interrupted:
+    its exit_code then says by what.
     """
     if not started_as_rank() and (found := nodes.find(run.settings)).ranks > 1:
         return _train_on_ranks(run, found, resume, on_message)
@@ -56,7 +57,6 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
     with ExitStack() as stack:
         # 1. This process, and its place among the ranks. What training changes in it is put back at the end.
         stack.enter_context(as_before(run.settings))
-        stop_request = stack.enter_context(listening())
         rank = stack.enter_context(joined(run.settings))
         say = on_message if rank.first else _ignore
 
@@ -78,7 +78,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         start = rank.broadcast(run_dir.prepare(run, batch, resume, say) if rank.first else 0)
         run_dir.require_same_inputs(run, rank)
         if steps and start >= steps:
-            return Trained(folder, start, log.read(folder)) if rank.first else None
+            return Trained(folder, start, log.read(folder)) if rank.reports else None
 
         # 3. Samples and model. The same seed gives the same weights on every rank.
         data = run.data(steps * batch.total if steps else None)
@@ -110,13 +110,17 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         trackers = stack.enter_context(Trackers(settings, rank))
         bar = stack.enter_context(progress(steps, "step", run.title(), start))
 
+        # From here on, a request to stop is noted, and obeyed after a step; before, it ends the run at once.
+        stop_request = stack.enter_context(listening())
+
         def report(kind: str, step: int, **values: Any) -> None:
             if rank.first:
                 entry = {"kind": kind, "step": step} | values
                 log.append(folder, entry)
                 trackers.write(entry)
-                bar.clear()
-                say(log.line(entry))
+                with stop_request.noting_closed_output():
+                    bar.clear()
+                    say(log.line(entry))
 
         # 4. Steps. The sum of the losses stays on the device: only a line of the log waits for it.
         losses, last_line = torch.zeros((), device=rank.device), start
@@ -146,7 +150,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
             norm = engine.step(rate)
             bar.update()
 
-            # A line of the log. Here several ranks agree whether to stop; one rank can stop after any step.
+            # A line of the log.
             is_logged = step % chosen.logging_freq == 0 or step == 1 or is_last
             if is_logged:
                 mean = rank.sum(losses).item() / rank.ranks / (step - last_line)
@@ -157,7 +161,8 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                     values["grad_norm"] = float(norm)
                 values |= meter.read(step) | {"memory": log.peak_memory()} | engine.fp16_facts()
                 report("train", step, **values, epoch=step * batch.total / data.samples_per_epoch)
-            stops = (is_logged or rank.ranks == 1) and rank.any(stop_request.cause is not None)
+            # All ranks stop after the same step. They ask each other without the device, which does not wait.
+            stops = rank.any(stop_request.cause is not None)
 
             if validation and chosen.eval_freq and step % chosen.eval_freq == 0 and not stops:
                 with meter.stopped():
@@ -175,12 +180,10 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
         if test:
             report("test", step, **_held_out(run, engine, loss_of, test, data.collate, batch, rank))
-        return Trained(folder, step, log.read(folder)) if rank.first else None
+        return Trained(folder, step, log.read(folder)) if rank.reports else None
 
 
-def _train_on_ranks(
-    run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]
-) -> Trained:
+def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]) -> Trained:
     """Start the ranks, each of which calls `train`, and wait for them."""
     if problem := run.settings.problem_with_ranks(found.ranks):
         raise UsageError(problem)

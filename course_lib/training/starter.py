@@ -15,11 +15,10 @@ from course_lib.errors import UsageError
 from course_lib.parallel import default_workers
 from course_lib.settings import config
 from course_lib.training import run_dir
-from course_lib.training.deepspeed_config import needs_deepspeed
 from course_lib.training.interruptions import STARTED
 from course_lib.training.nodes import SSH, Nodes, gpus
-from course_lib.training.settings import RunConfig
 from course_lib.training.run import Run
+from course_lib.training.settings import RunConfig
 from course_lib.training.watch import SRUN, Watch
 
 COURSE = (sys.executable, "-u", "-m", "course_lib.cli")
@@ -78,7 +77,7 @@ def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONPATH": os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")])),
     }
-    if needs_deepspeed(settings, nodes.ranks) and not settings.engine.compile:
+    if settings.uses_deepspeed(nodes.ranks) and not settings.engine.compile:
         # DeepSpeed compiles parts of an optimizer that no run uses, which would import the torch compiler in each rank.
         own["TORCHDYNAMO_DISABLE"] = "1"
     if launch.device == "cpu" or not (nodes.started_by or gpus(settings)):
