@@ -118,6 +118,8 @@ def _training(chapter: int, what: str, settings: Any, samples: int, tokens: floa
     if engine.max_steps:
         trained = engine.max_steps * per_step
     step = max(STEP, per_step * sizes.flops_per_token / (TRAINING * _rate(settings.precision.dtype)))
+    if engine.max_seconds:
+        trained = engine.max_seconds / step * per_step
     disk = 16 * sum(number for number, _ in sizes.trained) * (engine.keep_checkpoints or 1) + 2 * sizes.parameters
     numbers = {"parameters": sizes.parameters / 1e6, "tokens": trained / 1e6}
     what = tr("{run}: {parameters:,.0f} M parameters, trains on {tokens:,.1f} M tokens", run=what, **numbers)

@@ -20,8 +20,7 @@ from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.settings import config as configuration
 from course_lib.settings import profiles
 from course_lib.training import sbatch
-from course_lib.training.run_dir import MODEL
-from course_lib.training.task import CONFIG
+from course_lib.training.run_dir import CONFIG, MODEL
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,9 @@ class RunKind:
         settings = self.complete(settings, file)
         if target:
             settings = replace(settings, engine=replace(settings.engine, output_dir=target))
-        from course_lib.training import launch
+        from course_lib.training.loop import train
 
-        run = launch.train(self.load(self.task)(settings), resume)
+        run = train(self.load(self.task)(settings), resume)
         product = run.folder / self.product(settings)
         return f"{output.text(self.load('export:export')(run.folder, product))} → {product}"
 
@@ -155,7 +154,7 @@ PREFIX = RunKind(
     "prefix train",
     PrefixConfig,
     "prefix",
-    "task:PrefixTask",
+    "task:PrefixRun",
     of_profile=lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0],
     complete=_complete_prefix,
     product=lambda settings: MODEL if settings.model.method == "full" else FILE,

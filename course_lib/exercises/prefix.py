@@ -149,14 +149,14 @@ def _shares(length: int) -> list[float]:
     """Train as the notebook's cell does; return for each held-out pair the share of the seeds with a right answer."""
     from course_lib.prefix import products
     from course_lib.prefix.measure import right
+    from course_lib.prefix.run import PrefixRun
     from course_lib.prefix.single_process_trainer import train
-    from course_lib.prefix.task import PrefixTask
 
     answers, rate = [], products.quick().rates["embedding"][0]
     for seed in SEEDS:
         run = f"engine.max_steps={STEPS}", f"model.length={length}", f"engine.seed={seed}", f"optimizer.lr.max={rate}"
         settings = products.run_settings("plain", "engine.num_train_epochs=null", *run)
-        model, task = train(settings).model, PrefixTask(settings)
+        model, task = train(settings).model, PrefixRun(settings)
         assert model
         pairs = [example(pair.prompt, pair.target, task.codec.tokenizer.eos_token_id) for pair in task.data.held_out]
         answers.append(right(model, pairs, model.base.device))

@@ -94,7 +94,7 @@ class GptsanConfig(RunConfig):
         return self
 
     @override
-    def sizes(self) -> Sizes:
+    def sizes(self, autocast: bool = False) -> Sizes:
         from course_lib.gptsan.examples import Examples
         from course_lib.gptsan.memory import gptsan_sizes
 
@@ -102,7 +102,7 @@ class GptsanConfig(RunConfig):
         length = self.data.num_context
         if not length and self.data.input:
             length = Examples(self.data.input).report["num_context"]
-        return gptsan_sizes(self, shape, length or shape.max_position_embeddings)
+        return gptsan_sizes(self, shape, length or shape.max_position_embeddings, autocast)
 
     def frozen(self, shape: Any) -> set[str]:
         """Return the names of the frozen parameters in a model of this shape (GPTSANShape or GPTSanConfig)."""

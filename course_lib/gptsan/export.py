@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.gptsan.config import GptsanConfig
-from course_lib.gptsan.task import Gptsan
+from course_lib.gptsan.run import Gptsan
 from course_lib.settings import config
 from course_lib.training import checkpoint
-from course_lib.training.run_dir import export_folder
-from course_lib.training.task import CONFIG
+from course_lib.training.run_dir import CONFIG, export_folder
 
 
 def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:

@@ -143,7 +143,7 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
 
 def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
     from course_lib.gptsan.export import export
-    from course_lib.gptsan.task import Gptsan
+    from course_lib.gptsan.run import Gptsan
     from course_lib.training import run_product
 
     def write_model(run: Path) -> dict[str, Any]:

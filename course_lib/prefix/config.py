@@ -112,14 +112,14 @@ class PrefixConfig(RunConfig):
     data: DataConfig = field(default_factory=DataConfig)
 
     @override
-    def sizes(self) -> Sizes:
+    def sizes(self, autocast: bool = False) -> Sizes:
         model, length = self.model, self.data.max_length
         micro_batch, dtype = self.batch.micro_size, self.precision.dtype
         shape = replace(model.base_shape(), recompute=model.recompute, attention="sdpa")
         if model.method == "full":
-            return shape.sizes(micro_batch, min(length, shape.max_position_embeddings), dtype)
+            return shape.sizes(micro_batch, min(length, shape.max_position_embeddings), dtype, autocast)
         encoder = tuple(model.encoder_tensors(2 * shape.num_layers * shape.hidden_size))
-        return frozen_sizes(shape, encoder, model.length, micro_batch, length, dtype)
+        return frozen_sizes(shape, encoder, model.length, micro_batch, length, dtype, autocast)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -17,7 +17,7 @@ from course_lib.prefix.files import Prefix, write
 from course_lib.prefix.model import ENCODER, new_encoder
 from course_lib.settings import config
 from course_lib.training import checkpoint, log, run_dir
-from course_lib.training.task import CONFIG
+from course_lib.training.run_dir import CONFIG
 
 
 def export(run: Path, target: Path, step: int | None = None) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _pairs(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[
 
 def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: Any) -> dict[str, Any]:
     from course_lib.prefix.export import export
-    from course_lib.prefix.task import PrefixTask
+    from course_lib.prefix.run import PrefixRun
     from course_lib.training import log, run_product
 
     def write_prefix(run: Path) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: An
         return {}
 
     settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
-    return run_product.fill(folder, PrefixTask(settings), RUNS, write_prefix, keep=(log.FILE,))
+    return run_product.fill(folder, PrefixRun(settings), RUNS, write_prefix, keep=(log.FILE,))
 
 
 # A published base: a copy of the one that recipe.checkpoint names.

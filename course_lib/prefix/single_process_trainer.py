@@ -12,8 +12,8 @@ from course_lib.checkpoints.compute import device, one_thread
 from course_lib.checkpoints.quiet import quiet
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.model import PrefixModel, build, warm_start
+from course_lib.prefix.run import PrefixRun
 from course_lib.prefix.samples import Samples, TokenRow, collate, loss
-from course_lib.prefix.task import PrefixTask
 from course_lib.training import quick
 
 
@@ -28,7 +28,7 @@ class Case:
 
 def train(settings: PrefixConfig) -> Case:
     """Train a model on one device, the GPU if launch.device allows it, and measure it."""
-    task = PrefixTask(settings)
+    task = PrefixRun(settings)
     task.check()
     batch = settings.batch.resolve(1)
     steps = task.steps(batch)

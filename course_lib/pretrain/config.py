@@ -30,7 +30,7 @@ class DataConfig:
         "best-fit: whole documents, longer ones in pieces, which do not see one another",
     )
     train_tokens: int | None = setting(
-        None, "length of the training [tokens]; one epoch without this, max_steps and num_train_epochs", ge=1
+        None, "length of the training [tokens]; one epoch without this and those of `engine`", ge=1
     )
     mask_loss_at_eod: bool = setting(False, "ignore the loss where the input is the end-of-document token")
     reader_workers: int = setting(0, "processes per rank that read ahead; 0 = the rank itself reads", ge=0, le=64)
@@ -55,12 +55,16 @@ class PretrainConfig(RunConfig):
         return self
 
     @override
+    def can_use_muon(self) -> bool:
+        return self.model.architecture == "gpt2"
+
+    @override
     def lengths(self) -> dict[str, float | None]:
         return super().lengths() | {"data.train_tokens": self.data.train_tokens}
 
     @override
-    def sizes(self) -> Sizes:
-        return self.model.sizes(self.batch.micro_size, self.data.seq_length, self.precision.dtype)
+    def sizes(self, autocast: bool = False) -> Sizes:
+        return self.model.sizes(self.batch.micro_size, self.data.seq_length, self.precision.dtype, autocast)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -26,7 +26,7 @@ from course_lib.models.families import BY_ARCHITECTURE, BY_MODEL_TYPE
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training import checkpoint, log, run_dir
-from course_lib.training.task import CONFIG
+from course_lib.training.run_dir import CONFIG
 
 HEAD = "lm_head.weight"
 # The model card, which reveals nothing about the training machine: no paths and no speeds.

@@ -1,8 +1,7 @@
-"""Training task for GPT-2 and GPT-NeoX models: checks, number of steps, data, model and loss."""
+"""The run that pretrains a GPT-2 or GPT-NeoX: checks, number of steps, identity, data, model, loss and export."""
 
 import shutil
-from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import UsageError
 from course_lib.files import MARK
 from course_lib.language.words import tr
@@ -18,16 +18,17 @@ from course_lib.pretrain.best_fit import NO_TOKEN, PackedDocuments, document_mas
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
+from course_lib.training.run import ENDLESS, Run, RunData, chosen
 from course_lib.training.settings import ResolvedBatch
-from course_lib.training.task import RunSamples, Task
 
 MASKED = NO_TOKEN  # label for positions that are excluded from the loss
 
 
-class Gpt2(Task):
-    """A task that trains a GPT-2 or GPT-NeoX model to predict the next token in the token files in data.input."""
+class Gpt2(Run):
+    """A run that trains a GPT-2 or GPT-NeoX model to predict the next token in the token files in data.input."""
 
     settings_class = PretrainConfig
+    verb = "pretrain"
     settings: PretrainConfig
 
     @override
@@ -59,47 +60,44 @@ class Gpt2(Task):
         return data.open_splits(self.settings.data, self.settings.model.vocab_size)
 
     @override
-    def steps(self, batch: ResolvedBatch) -> int:
+    def steps(self, batch: ResolvedBatch) -> int | None:
         steps = data.training_steps(self.settings, batch, self.splits.train)
-        warmup_steps(self.settings.optimizer.lr, steps)
+        if steps:
+            warmup_steps(self.settings.optimizer.lr, steps)
         return steps
 
     @override
     def summary(self) -> str:
         """Return a remark if engine.eval_freq asks for evaluations, but the validation part has no whole sample."""
-        chosen = self.settings.data
-        tokens = int(self.splits.validation.sizes.sum())
-        if not self.settings.engine.eval_freq or tokens > (chosen.seq_length if chosen.packing == "stream" else 0):
+        part, tokens = self.settings.data, int(self.splits.validation.sizes.sum())
+        if not self.settings.engine.eval_freq or tokens > (part.seq_length if part.packing == "stream" else 0):
             return ""
         return tr(
             "no evaluation: the validation part (data.split {split}) has {tokens:,} tokens, fewer than one sample of "
             "{needed:,}; give more documents, or a larger second share",
-            split=chosen.split, tokens=tokens, needed=chosen.seq_length + 1,
+            split=part.split, tokens=tokens, needed=part.seq_length + 1,
         )  # fmt: skip
 
     @override
-    def files(self) -> Iterable[Path]:
-        inputs, tokenizer = self.settings.data.input, self.settings.data.tokenizer
-        assert tokenizer
-        return *(prefix.with_suffix(".bin") for prefix in inputs), tokenizer / "tokenizer.json"
-
-    @override
-    def fingerprint(self) -> dict[str, Any]:
-        chosen, facts = self.settings.data, {"inputs": data.fingerprint(self.settings.data.input)}
-        long = int((self.splits.train.sizes > chosen.seq_length).sum())
-        # Earlier versions cut these documents and had other samples, so a run that one of them began is not resumed.
-        return facts | ({"split documents": long} if chosen.packing == "best-fit" and long else {})
-
-    @override
-    def resume_invariants(self, settings: PretrainConfig) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        settings = self.settings
         values = config.to_dict(settings)
-        names = {
-            "model": [key for key in values["model"] if key not in ("recompute", "attention")],
-            "optimizer": [key for key in values["optimizer"] if key != "fused"],
-            "data": ["split", "seq_length", "packing", "mask_loss_at_eod"],
-            "precision": ["dtype"], "zero": ["stage"], "engine": ["seed"],
-        }  # fmt: skip
-        return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in keys}
+        identity = {
+            "settings": chosen(
+                settings,
+                model=[key for key in values["model"] if key not in ("recompute", "attention")],
+                optimizer=[key for key in values["optimizer"] if key != "fused"],
+                data=["split", "seq_length", "packing", "mask_loss_at_eod"],
+                precision=["dtype"],
+                engine=["seed"],
+            ),
+            "inputs": data.fingerprint(settings.data.input),
+        }
+        long = int((self.splits.train.sizes > settings.data.seq_length).sum())
+        if settings.data.packing == "best-fit" and long:
+            # Earlier versions cut these documents and had other samples: a run that one of them began is not resumed.
+            identity["split documents"] = long
+        return identity
 
     @override
     def reader_workers(self) -> int:
@@ -117,18 +115,19 @@ class Gpt2(Task):
         return build_model(self.settings.model, *self.special_ids)
 
     @override
-    def samples(self, number: int) -> RunSamples:
+    def data(self, number: int | None) -> RunData:
         settings, length = self.settings, data.sample_tokens(self.settings.data, self.splits.train)
-        train = data.dataset(settings, self.splits.train, number)
+        train = data.dataset(settings, self.splits.train, number or ENDLESS)
         per_epoch = train.first_epoch if isinstance(train, PackedDocuments) else self.splits.train_tokens / length
-        return RunSamples(
+        return RunData(
             train=train,
             validation=data.dataset(settings, self.splits.validation),
             test=data.dataset(settings, self.splits.test),
             tokens_per_sample=length,
             samples_per_epoch=per_epoch,
             flops_per_token=settings.model.flops_per_token(length),
-            collate=collate,
+            # Compiled code is for one shape.
+            collate=partial(collate, longest=settings.data.seq_length + 1) if settings.engine.compile else collate,
         )
 
     @override
@@ -158,12 +157,28 @@ class Gpt2(Task):
             labels = labels.masked_fill(tokens[:, :-1] == self.special_ids[1], MASKED)
         return labels
 
+    @override
+    def export(
+        self,
+        target: Path,
+        step: int | None = None,
+        dtype: NumberFormat | None = None,
+        license: str | None = None,
+    ) -> dict[str, Any]:
+        """Export the model to a Hugging Face folder; `dtype` None: that of the training."""
+        from course_lib.pretrain.export import export
 
-def collate(samples: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
-    """Return {"tokens": [B, S + 1]}; S + 1 is the length of the longest sample, shorter ones end in MASKED."""
+        return export(self.settings.engine.output_dir, target, dtype, license, step)
+
+
+def collate(samples: list[np.ndarray[Any, Any]], longest: int | None = None) -> dict[str, Any]:
+    """Return {"tokens": [B, S + 1]}; S + 1 is the length of the longest sample, or `longest`.
+
+    Shorter samples end in MASKED.
+    """
     import torch
 
-    tokens = np.full((len(samples), max(map(len, samples))), MASKED, np.int64)
+    tokens = np.full((len(samples), longest or max(map(len, samples))), MASKED, np.int64)
     for row, sample in zip(tokens, samples, strict=True):
         row[: len(sample)] = sample
     return {"tokens": torch.from_numpy(tokens)}

@@ -17,10 +17,21 @@ from course_lib.language.words import mark, tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
+from course_lib.training.ranks import Rank
+from course_lib.training.run import Run
 from course_lib.training.settings import ResolvedBatch
-from course_lib.training.task import CONFIG, Task
 
-DEEPSPEED, DATA = "deepspeed.json", "data.json"
+# the settings, DeepSpeed's form of them, and the facts about the inputs in the run's identity
+CONFIG, DEEPSPEED, DATA = "config.yaml", "deepspeed.json", "data.json"
+# which setting names the input that a fact of an identity is about
+SETTING_OF = {
+    "inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base",
+    "split documents": "data.packing",
+}  # fmt: skip
+# the sample indices of GPT-2 in the run folder
+INDEX_CACHE = "index-cache"
+# what several ranks print
+OUTPUT = "output.txt"
 # the exported model in the run folder
 MODEL = "model"
 # the copy of the tokenizer in the run folder
@@ -49,33 +60,42 @@ def sole_user(folder: Path) -> Iterator[None]:
         raise CourseError(tr(message, folder=folder)) from None
 
 
-def with_batch_of_run(task: Task, ranks: int, on_message: Callable[[str], None]) -> Task:
-    """Return the task with the global batch of the run in its folder, if the settings name none."""
-    settings = task.settings
+def with_batch_of_run(run: Run, ranks: int, on_message: Callable[[str], None]) -> Run:
+    """Return the run with the global batch of the run in its folder, if the settings name none."""
+    settings = run.settings
     folder: Path = settings.engine.output_dir
     if settings.batch.global_size or not checkpoint.whole_checkpoints(folder):
-        return task
+        return run
     before = read_record(folder / DEEPSPEED, {"train_batch_size": int})["train_batch_size"]
     if settings.batch.resolve(ranks).total == before:
-        return task
+        return run
     batch = replace(settings.batch, global_size=before, local_size=None)
     local = batch.resolve(ranks).local
     on_message(tr("batch.global_size: {size}, as the run began; {local} for each rank", size=before, local=local))
-    return type(task)(replace(settings, batch=batch))
+    return type(run)(replace(settings, batch=batch))
 
 
-def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable[[str], None]) -> int:
-    """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run."""
-    settings = task.settings
-    folder: Path = settings.engine.output_dir
-    if not _is_run(task, folder) and any(not path.name.startswith(".") for path in folder.iterdir()):
+def require_own(run: Run) -> None:
+    """Raise UsageError if the run's folder has files, and they are not those of a run."""
+    folder: Path = run.settings.engine.output_dir
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    # Ranks that fail at once leave only what they print, and samples may have been looked at before the training.
+    if any(not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE) for name in names) and not _is_run(run, folder):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
+
+
+def prepare(run: Run, batch: ResolvedBatch, resume: bool, on_message: Callable[[str], None]) -> int:
+    """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run."""
+    settings = run.settings
+    folder: Path = settings.engine.output_dir
+    require_own(run)
     whole = checkpoint.whole_checkpoints(folder)
     if not whole:
         checkpoint.require_undamaged(folder)
     start_step = checkpoint.step_of(whole[0]) if whole else 0
-    facts = task.fingerprint()
+    identity = run.identity()
+    facts = {key: value for key, value in identity.items() if key != "settings"}
     if whole and not resume:
         raise UsageError(
             tr("engine.output_dir: {folder} holds a run; --resume continues it, "
@@ -85,9 +105,9 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
         if damaged:
             on_message(tr("{problem}; the run continues from {checkpoint}", problem=damaged, checkpoint=whole[0].name))
     if whole:
-        earlier: Any = config.load(task.settings_class, folder / CONFIG)
-        _require_same(task, earlier, batch, facts)
-        _require_same_tokenizer(task)
+        earlier: Any = config.load(run.settings_class, folder / CONFIG)
+        _require_same(run, earlier, batch, identity)
+        _require_same_tokenizer(run)
         ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(whole[0])
         if ranks != saved_by:
             line = mark("{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ")
@@ -113,18 +133,18 @@ def prepare(task: Task, batch: ResolvedBatch, resume: bool, on_message: Callable
     checkpoint.begin_record(folder)
     if not whole:
         with atomic_folder(folder / TOKENIZER, ours=True) as copy:
-            task.copy_tokenizer(copy)
+            run.copy_tokenizer(copy)
     return start_step
 
 
-def _is_run(task: Task, folder: Path) -> bool:
+def _is_run(run: Run, folder: Path) -> bool:
     """Return whether a run wrote the settings in a folder, and not the user: they would be replaced."""
     path = folder / CONFIG
     if not path.is_file() or all((folder / name).is_file() for name in (DEEPSPEED, DATA)):
         return path.is_file()
     # A run that was killed at its start has only the settings, exactly as they are written.
     try:
-        return config.to_yaml(config.load(task.settings_class, path)) == path.read_text(encoding="utf8")
+        return config.to_yaml(config.load(run.settings_class, path)) == path.read_text(encoding="utf8")
     except UsageError:
         return False
 
@@ -139,11 +159,11 @@ def export_folder(run: Path, target: Path) -> Iterator[Path]:
         yield folder
 
 
-def _require_same_tokenizer(task: Task) -> None:
+def _require_same_tokenizer(run: Run) -> None:
     """Raise UsageError if the tokenizer is not the one that the run's folder keeps a copy of."""
-    folder: Path = task.settings.engine.output_dir
+    folder: Path = run.settings.engine.output_dir
     with TemporaryDirectory() as name:
-        task.copy_tokenizer(Path(name))
+        run.copy_tokenizer(Path(name))
         file = tokenizer_settings.difference(Path(name), folder / TOKENIZER)
     if file:
         raise UsageError(
@@ -152,26 +172,33 @@ def _require_same_tokenizer(task: Task) -> None:
         )
 
 
-def _require_same(task: Task, earlier: Any, batch: ResolvedBatch, facts: dict[str, Any]) -> None:
+def require_same_inputs(run: Run, rank: Rank) -> None:
+    """Raise CourseError if a node does not see the inputs that the first node sees."""
+    wanted = rank.broadcast(run.identity() if rank.first else {})
+    if rank.first_of_node and not rank.first:
+        found = run.identity()
+        for key in wanted:
+            if found[key] != wanted[key]:
+                raise CourseError(f"{key}: not the same content as on the first node; copy the files again")
+
+
+def _require_same(run: Run, earlier: Any, batch: ResolvedBatch, identity: dict[str, Any]) -> None:
     """Raise UsageError if the `earlier` settings, the batch or the data in the folder are those of another run."""
-    folder = task.settings.engine.output_dir
-    old, new = config.flat(task.resume_invariants(earlier)), config.flat(task.resume_invariants(task.settings))
-    old["batch.global_size"] = read_record(folder / DEEPSPEED, {"train_batch_size": int})["train_batch_size"]
-    new["batch.global_size"] = batch.total
-    for key, value in new.items():
-        if value != old[key]:
+    folder = run.settings.engine.output_dir
+    before = config.flat(config.to_dict(earlier))
+    before["batch.global_size"] = read_record(folder / DEEPSPEED, {"train_batch_size": int})["train_batch_size"]
+    for key, value in (identity["settings"] | {"batch.global_size": batch.total}).items():
+        if value != before[key]:
             raise UsageError(
-                f"{key}: {value} is not allowed: the run in {folder} has {old[key]}; "
+                f"{key}: {value} is not allowed: the run in {folder} has {before[key]}; "
                 "resume it with its own settings, or start a new run in another engine.output_dir"
             )
     data = read_json(folder / DATA)
-    names = {
-        "inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base",
-        "split documents": "data.packing",
-    }  # fmt: skip
-    for key, name in names.items():
-        if data.get(key) != facts.get(key):
+    # as they are written there
+    facts = orjson.loads(orjson.dumps(identity))
+    for key in facts.keys() - {"settings"}:
+        if data.get(key) != facts[key]:
             raise UsageError(
-                f"{name}: not what the run in {folder} was trained with; resume it with its own inputs, "
-                "or start a new run in another engine.output_dir"
+                f"{SETTING_OF.get(key, key)}: not what the run in {folder} was trained with; resume it with its own "
+                "inputs, or start a new run in another engine.output_dir"
             )

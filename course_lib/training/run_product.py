@@ -1,42 +1,37 @@
-"""Products that are built by a training run, which can continue: run folders are kept next to the products."""
+"""Products that a training run makes. Runs are kept next to the products, so that an interrupted one can continue."""
 
+import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from course_lib import files, paths
+from course_lib import paths
 from course_lib.settings import config, profiles
-from course_lib.training import log
-from course_lib.training.launch import train
+from course_lib.training import log, nodes
+from course_lib.training.loop import train
+from course_lib.training.run import Run
 from course_lib.training.run_dir import DEEPSPEED
 from course_lib.training.settings import RunsConfig
-from course_lib.training.task import Task
 
 
-def fill(
-    folder: Path,
-    task: Task,
-    runs: str,
-    export: Callable[[Path], dict[str, Any]],
-    keep: tuple[str, ...] = (log.FILE, DEEPSPEED),
-) -> dict[str, Any]:
-    """Train a task or resume its run, and fill a product folder. Return the counts for the product.
+def fill(folder: Path, run: Run, runs: str, name: str) -> dict[str, Any]:
+    """Train a run or continue it, export it as `name` into a product folder, and return the product's counts.
 
-    Other settings or inputs give another run beside the earlier ones, in `runs_folder(runs)`. `export` writes the
-    trained model into `folder` and returns counts to add; `keep` names run files to copy.
+    A run with another identity, length or batch is another one beside the earlier ones, in `runs_folder(runs)`.
     """
-    digest = sha256(repr(task.settings.content()).encode())
-    for path in task.files():
-        digest.update(bytes.fromhex(files.sha256(path)))
-    engine = replace(task.settings.engine, output_dir=runs_folder(runs) / digest.hexdigest()[:12])
-    run = train(type(task)(replace(task.settings, engine=engine)), resume=True, on_message=lambda _: None)
-    counts = {"steps": run.steps} | export(run.folder)
-    for name in keep:
-        shutil.copy(run.folder / name, folder / name)
-    held_out = [round(entry["loss"], 4) for entry in run.log if entry["kind"] == "eval"]
+    batch = run.settings.batch.resolve(nodes.find(run.settings).ranks)
+    facts = run.identity() | {"length": run.settings.lengths(), "batch": batch.total}
+    digest = sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    engine = replace(run.settings.engine, output_dir=runs_folder(runs) / digest[:12])
+    run = type(run)(replace(run.settings, engine=engine))
+    trained = train(run, resume=True, on_message=lambda _: None)
+    assert trained
+    counts = {"steps": trained.steps} | run.product_counts(run.export(folder / name))
+    for file in (log.FILE, DEEPSPEED):
+        shutil.copy(trained.folder / file, folder / file)
+    held_out = [round(entry["loss"], 4) for entry in trained.log if entry["kind"] == "eval"]
     return counts | ({"held-out loss": held_out[-1]} if held_out else {})
 
 

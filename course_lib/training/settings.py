@@ -52,14 +52,20 @@ class BatchConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class RateConfig:
-    """Learning-rate schedule: linear warm-up to `max`, half-cosine or linear decay to `min`, then constant."""
+    """Learning-rate schedule: linear warm-up to `max`, decay to `min` in one of three shapes, then constant.
+
+    The trapezoid stays at `max` up to its final linear decay (Hägele et al. 2024, https://arxiv.org/abs/2405.18392).
+    """
 
     max: float = setting(5e-5, "highest learning rate, reached at the end of the warm-up", gt=0, le=1)
     min: float = setting(1e-5, "learning rate after decay_steps", ge=0, le=1)
     warmup_rate: float = setting(0.01, "length of the warm-up as a fraction of decay_steps", ge=0, lt=1)
     warmup_steps: int | None = setting(None, "length of the warm-up [steps]; overrides warmup_rate", ge=0)
     decay_steps: int | None = setting(None, "step at which `min` is reached; unset: the last step", ge=1)
-    decay: Literal["cosine", "linear"] = setting("cosine", "shape of the decay from `max` to `min`")
+    decay: Literal["cosine", "linear", "trapezoid"] = setting("cosine", "shape of the decay from `max` to `min`")
+    decay_rate: float = setting(
+        0.75, "trapezoid: length of the final linear decay as a fraction of decay_steps", gt=0, le=1
+    )
 
     @model_validator(mode="after")
     def _order(self) -> "RateConfig":
@@ -68,6 +74,8 @@ class RateConfig:
                 f"optimizer.lr.max: {self.max} is not allowed: below optimizer.lr.min ({self.min}), "
                 "the rate would rise; are they swapped?"
             )
+        if self.warmup_steps is None:
+            self._require_room(self.warmup_rate)
         return self
 
     def warmup(self, last_step: int) -> float:
@@ -79,13 +87,41 @@ class RateConfig:
             raise ValueError(
                 f"optimizer.lr.warmup_steps: {warmup} is not allowed: must not exceed the {decay} steps up to {end}"
             )
+        self._require_room(warmup / decay)
         return warmup
+
+    def _require_room(self, warmup: float) -> None:
+        """Raise ValueError if a trapezoid would begin to fall before the end of the warm-up, a share of its length."""
+        # The tolerance is for shares such as 0.1 and 0.9.
+        if self.decay == "trapezoid" and warmup + self.decay_rate > 1 + 1e-9:
+            raise ValueError(
+                f"optimizer.lr.decay_rate: {self.decay_rate} is not allowed: the warm-up takes {warmup:.3g} of the "
+                "length; together at most 1"
+            )
+
+
+@dataclass(frozen=True, config=STRICT)
+class MuonConfig:
+    """Settings for Muon, which updates the matrices of the blocks; AdamW updates the rest (muon.py)."""
+
+    lr: float = setting(0.02, "highest learning rate of the matrices; optimizer.lr is that of the rest", gt=0, le=1)
+    momentum: float = setting(0.95, "decay rate of the momentum", ge=0, lt=1)
+    weight_decay: float = setting(0.1, "decoupled weight decay of the matrices", ge=0, le=1)
+    # Matrices of one shape are updated together, up to this many elements, which limits the temporary memory.
+    elements_together: ClassVar[int] = 1 << 26
+
+    def together(self, elements: int) -> int:
+        """Return how many matrices of a number of elements are updated together."""
+        return max(1, self.elements_together // elements)
 
 
 @dataclass(frozen=True, config=STRICT)
 class OptimizerConfig:
-    """Settings for AdamW. Weight decay is not applied to biases or normalization weights."""
+    """Settings for AdamW and Muon. AdamW does not apply weight decay to biases or normalization weights."""
 
+    name: Literal["adamw", "muon"] = setting(
+        "adamw", "adamw: AdamW for all weights; muon: Muon for the matrices of a GPT-2's blocks, AdamW for the rest"
+    )
     weight_decay: float = setting(0.01, "decoupled weight decay", ge=0, le=1)
     beta1: float = setting(0.9, "decay rate of the first moment", ge=0, lt=1)
     beta2: float = setting(0.999, "decay rate of the second moment", ge=0, lt=1)
@@ -93,13 +129,16 @@ class OptimizerConfig:
     grad_clip: float = setting(1.0, "largest gradient norm over all parameters; 0 = no clipping", ge=0)
     fused: bool = setting(True, "use the device's fused AdamW kernel, if there is one")
     lr: RateConfig = field(default_factory=RateConfig)
+    muon: MuonConfig = field(default_factory=MuonConfig)
 
 
 @dataclass(frozen=True, config=STRICT)
 class PrecisionConfig:
     """Settings for the data type. fp16 needs a loss scale to keep gradients in range; bf16 does not."""
 
-    dtype: NumberFormat = setting("bf16", "format of weights and activations; optimizer states are fp32")
+    dtype: NumberFormat = setting(
+        "bf16", "format of matrix products; optimizer states and the weights that they update are fp32"
+    )
     loss_scale: float = setting(0.0, "fp16: fixed scale of the loss; 0 = dynamic", ge=0)
     initial_scale_power: int = setting(16, "fp16: exponent (base 2) of the first dynamic scale", ge=0, le=32)
     loss_scale_window: int = setting(1000, "fp16: steps without overflow before the scale doubles", ge=1)
@@ -111,7 +150,9 @@ class PrecisionConfig:
 class ZeroConfig:
     """Settings for ZeRO (arXiv:1910.02054): what DeepSpeed shards across ranks and moves to host memory."""
 
-    stage: int = setting(2, "0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters", ge=0, le=3)
+    stage: int = setting(
+        2, "what several ranks shard: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters", ge=0, le=3
+    )
     offload_optimizer: bool = setting(False, "keep optimizer states in host memory, and run the step on the CPU")
     offload_param: bool = setting(False, "keep parameters in host memory (stage 3)")
     pin_memory: bool = setting(True, "use page-locked host memory for offload (GPU)")
@@ -141,6 +182,9 @@ class EngineConfig:
     output_dir: Path = setting(Path("output"), "folder of the run: checkpoints, log, configuration, model")
     max_steps: int | None = setting(None, "optimizer steps; excludes num_train_epochs and data.train_tokens", ge=1)
     num_train_epochs: float | None = setting(None, "passes over the training tokens", gt=0)
+    max_seconds: float | None = setting(
+        None, "training time on one rank [s], without compilation and evaluation; excludes the other lengths", gt=0
+    )
     logging_freq: int = setting(10, "interval of log lines [steps]", ge=1)
     eval_freq: int = setting(500, "interval of evaluations [steps]; 0 = never", ge=0)
     eval_iters: int = setting(10, "global batches of the validation set per evaluation", ge=1)
@@ -148,7 +192,7 @@ class EngineConfig:
     save_steps: int = setting(1000, "interval of checkpoints [steps]; one more is saved at the end", ge=1)
     keep_checkpoints: int | None = setting(2, "number of latest checkpoints to keep; unset: all", ge=1)
     seed: int = setting(1024, "seed of initial weights, sample order and dropout", ge=0, lt=1 << 32)
-    compile: bool = setting(False, "compile the model with torch.compile")
+    compile: bool = setting(False, "compile the model with its loss by torch.compile")
     tracking: tuple[Literal["tensorboard", "wandb"], ...] = setting(("tensorboard",), "trackers beside log.jsonl")
     peak_tflops: float | None = setting(None, "peak of one device [TFLOP/s]; unset: that of known cards", gt=0)
     wall_clock_breakdown: bool = setting(False, "DeepSpeed's times of forward, backward and step in output.txt")
@@ -168,12 +212,12 @@ class SlurmConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class LaunchConfig:
-    """Settings for the DeepSpeed launcher: where the ranks run."""
+    """Settings for the ranks: how many there are, and where they run."""
 
     ranks: int | None = setting(None, "processes per node; unset: one per GPU, or 1", ge=1, le=1024)
     device: Literal["auto", "cpu"] = setting("auto", "auto: GPUs if there are any; cpu: always CPU ranks")
     hostfile: Path | None = setting(None, "DeepSpeed hostfile with lines `name slots=8`; unset: only this node")
-    master_addr: str = setting("", "address of the first node, for several; unset: DeepSpeed or Slurm determines it")
+    master_addr: str = setting("", "address of the first node, for several; unset: that which it or Slurm tells")
     master_port: int = setting(0, "port of the first node for its ranks; 0 = a free one", ge=0, lt=1 << 16)
     threads: int | None = setting(None, "CPU threads per rank; unset: cores / ranks", ge=1, le=1024)
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
@@ -200,11 +244,58 @@ class RunConfig:
         rate = self.optimizer.lr
         if last := rate.decay_steps or self.engine.max_steps:
             rate.warmup(last)
+        if self.engine.max_seconds is not None:
+            for key in ("warmup_steps", "decay_steps"):
+                if (value := getattr(rate, key)) is not None:
+                    raise ValueError(
+                        f"optimizer.lr.{key}: {value} is not allowed: with engine.max_seconds, the rate follows the "
+                        "share of time; allowed: optimizer.lr.warmup_rate"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _muon(self) -> "RunConfig":
+        if self.optimizer.name == "muon":
+            if not self.can_use_muon():
+                raise ValueError(
+                    "optimizer.name: muon is not allowed: Muon trains only a GPT-2 (`course pretrain` with "
+                    "model.architecture gpt2); allowed: adamw"
+                )
+            for key in ("offload_optimizer", "offload_param"):
+                if getattr(self.zero, key):
+                    raise ValueError(f"zero.{key}: True is not allowed with optimizer.name muon; allowed: False")
+        if problem := self.problem_with_ranks(self.launch.ranks or 1):
+            raise ValueError(problem)
         return self
 
     def lengths(self) -> dict[str, float | None]:
         """Return the settings that determine the training length, by dotted key. At most one of them may be set."""
-        return {"engine.max_steps": self.engine.max_steps, "engine.num_train_epochs": self.engine.num_train_epochs}
+        engine = self.engine
+        return {
+            "engine.max_steps": engine.max_steps,
+            "engine.num_train_epochs": engine.num_train_epochs,
+            "engine.max_seconds": engine.max_seconds,
+        }
+
+    def can_use_muon(self) -> bool:
+        """Return whether muon.py knows the matrices of the model, which a kind of run says whose model is a GPT-2."""
+        return False
+
+    def problem_with_ranks(self, ranks: int) -> str | None:
+        """Return why the run cannot train on a number of ranks, as one line, or None if it can."""
+        if ranks > 1 and self.optimizer.name == "muon":
+            return f"optimizer.name: muon is not allowed on {ranks} ranks: it needs launch.ranks=1; allowed: adamw"
+        if ranks > 1 and self.engine.max_seconds is not None:
+            return (
+                f"engine.max_seconds: {self.engine.max_seconds:g} is not allowed on {ranks} ranks: it needs "
+                "launch.ranks=1; allowed: engine.max_steps"
+            )
+        return None
+
+    def uses_deepspeed(self, ranks: int) -> bool:
+        """Return whether DeepSpeed trains the run: ZeRO shards states over several ranks, or offloads them."""
+        zero = self.zero
+        return zero.stage > 0 and (ranks > 1 or zero.offload_optimizer or zero.offload_param)
 
     def content(self) -> dict[str, Any]:
         """Return the settings that affect what a run learns, as plain values: all except those in `places`."""
@@ -214,8 +305,11 @@ class RunConfig:
             del (values[section] if section else values)[last]
         return values
 
-    def sizes(self) -> Sizes:
-        """Return the model sizes that the memory planner needs. Each kind of run must override this method."""
+    def sizes(self, autocast: bool = False) -> Sizes:
+        """Return the model sizes that the memory planner needs. Each kind of run must override this method.
+
+        With `autocast`, trained weights are in fp32 and cast for matrix products; otherwise all are in the run's dtype.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define its model's memory")
 
 

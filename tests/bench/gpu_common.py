@@ -25,7 +25,6 @@ from course_lib.settings import config
 from course_lib.training import log
 from course_lib.training.launch import train
 from course_lib.training.planner import plan
-from course_lib.training.task import Task
 
 GB = 1e9
 SHARE = 0.92  # of the card that a plan may take: the planner need not be exact for its batch to fit
@@ -144,14 +143,14 @@ def held_on_device() -> Iterator[Callable[[], float]]:
         watcher.join()
 
 
-def batches(bench: Bench, task: Callable[[int, str], Task]) -> Iterator[Callable[[], Task]]:
+def batches(bench: Bench, task: Callable[[int, str], Run]) -> Iterator[Callable[[], Run]]:
     """Yields what makes a task for a micro batch, the largest first; blocks are recomputed where 4 does not fit."""
     for recompute, sizes in {"none": (32, 16, 8, 4), "full": (32, 16, 8, 4, 2, 1)}.items():
         for micro in sizes:
             yield partial(task, 8 if bench.tiny else micro, recompute)
 
 
-def largest(bench: Bench, choices: Iterable[Callable[[], Task]]) -> tuple[Task, Values]:
+def largest(bench: Bench, choices: Iterable[Callable[[], Run]]) -> tuple[Run, Values]:
     """Measures the first choice that the planner lets on the card.
 
     One that runs out of memory all the same is noted, and the next is taken. On CPU the first choice is taken. Raises
@@ -172,7 +171,7 @@ def largest(bench: Bench, choices: Iterable[Callable[[], Task]]) -> tuple[Task, 
     raise CourseError(f"no batch fits on this card; out of memory: {', '.join(refused) or 'none tried'}")
 
 
-def measure(bench: Bench, task: Task) -> Values:
+def measure(bench: Bench, task: Run) -> Values:
     """Trains for a few log entries through the launcher, and returns speed and memory, warm-up left out.
 
     The run is ended after its last measured step, so it saves nothing. Steps that it makes until then do not count.

@@ -19,11 +19,10 @@ from course_lib.gptsan.freeze import BASE
 from course_lib.gptsan.generate import GPTSANGenerator, Prompt
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.run import Gptsan
 from course_lib.gptsan.shape import GPTSANShape
-from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.settings import config
-from course_lib.training.task import Task
 
 from tests.bench.gpu_common import GB, Bench, Part, Values, batches, common_changes, largest, overrides
 from tests.gptsan import handmade
@@ -76,7 +75,7 @@ def _name(bench: Bench) -> str:
     return "GPTSAN tiny" if bench.tiny else "GPTSAN 2.8B + 14 layers"
 
 
-def _task(bench: Bench, micro: int, recompute: str) -> Task:
+def _task(bench: Bench, micro: int, recompute: str) -> Run:
     model: Any = {"shape": config.to_dict(shape(bench)), "ignore": BASE, "recompute": recompute}
     data = {"input": str(bench.folder / "examples"), "tokenizer": str(bench.folder / "tokenizer"), "held_out": 0.0}
     values = {"model": model, "data": data, "spout": {"mode": "onehot"}, "batch": {"micro_size": micro}}

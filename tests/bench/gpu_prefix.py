@@ -13,9 +13,8 @@ import torch
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.models.causal import model_config
 from course_lib.prefix.config import PrefixConfig
-from course_lib.prefix.task import PrefixTask
+from course_lib.prefix.run import PrefixRun
 from course_lib.settings import config
-from course_lib.training.task import Task
 from transformers import AutoModelForCausalLM
 
 from tests.bench.gpu_common import Bench, Part, Values, common_changes, largest, neox_shape, overrides
@@ -49,15 +48,15 @@ def _weights(bench: Bench) -> None:
         torch.cuda.empty_cache()
 
 
-def _choices(bench: Bench) -> Iterator[Callable[[], Task]]:
+def _choices(bench: Bench) -> Iterator[Callable[[], Run]]:
     for micro in (2,) if bench.tiny else (64, 32, 16, 8, 4, 2):
         yield partial(_task, bench, micro)
 
 
-def _task(bench: Bench, micro: int) -> Task:
+def _task(bench: Bench, micro: int) -> Run:
     changes = common_changes(bench, f"micro-{micro}", "fp16") | {
         "model.base": bench.folder / "base", "data.input": bench.folder / "texts.jsonl", "data.form": "samples",
         "data.begin": "with", "batch.local_size": micro, "batch.micro_size": micro,
         "optimizer.lr.warmup_steps": 0, "model.warm_start_steps": 5 if bench.tiny else 200,
     }  # fmt: skip
-    return PrefixTask(config.load(PrefixConfig, "prefix-neox-3.6b.yaml", overrides(changes)))
+    return PrefixRun(config.load(PrefixConfig, "prefix-neox-3.6b.yaml", overrides(changes)))

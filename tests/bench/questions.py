@@ -18,7 +18,7 @@ from course_lib.generation.generator import Generator
 from course_lib.prefix import data, products
 from course_lib.prefix.export import export
 from course_lib.prefix.files import read
-from course_lib.prefix.task import PrefixTask
+from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain import products as pretrain
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.export import export as export_base
@@ -63,7 +63,7 @@ def main() -> None:
         overrides = (f"data.input={place / 'question.jsonl'}", f"engine.max_steps={chosen.steps}", f"model.base={base}")
         evaluations = f"engine.eval_freq={max(1, chosen.steps // 10)}"
         settings = products.run_settings("title", *overrides, evaluations)
-        run = seeds.trained(PrefixTask, settings, chosen.seed, place / "run")
+        run = seeds.trained(PrefixRun, settings, chosen.seed, place / "run")
         export(run.folder, place / "question.safetensors")
         prefix, held_out = read(place / "question.safetensors"), data.load(settings.data, codec).held_out
         prompts, wanted = ([codec.decode(getattr(pair, part)) for pair in held_out] for part in ("prompt", "target"))

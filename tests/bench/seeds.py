@@ -9,7 +9,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from course_lib.training.launch import Run, train
-from course_lib.training.task import Task
+from course_lib.training.run import Run
 
 Measure = Callable[[int, Path], dict[str, float]]
 

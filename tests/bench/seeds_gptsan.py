@@ -26,7 +26,7 @@ from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
 from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.measure import mean_loss, router_logits
-from course_lib.gptsan.task import Gptsan
+from course_lib.gptsan.run import Gptsan
 from course_lib.world.check import check
 
 from tests.bench import seeds

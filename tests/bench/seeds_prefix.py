@@ -13,7 +13,7 @@ from course_lib.generation.generator import Generator
 from course_lib.prefix import data, products
 from course_lib.prefix.export import export
 from course_lib.prefix.files import read
-from course_lib.prefix.task import PrefixTask
+from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain import text_codec
 
 from tests.bench import seeds
@@ -27,7 +27,7 @@ def prefix(seed: int, place: Path) -> dict[str, float]:
     decode = codec.decode
     for name in products.task_settings():
         settings = products.run_settings(name)
-        run = seeds.trained(PrefixTask, settings, seed, place / name)
+        run = seeds.trained(PrefixRun, settings, seed, place / name)
         export(run.folder, place / f"{name}.safetensors")
         values = read(place / f"{name}.safetensors")
         found[f"{name}: held-out loss [nats]"] = seeds.held_out_loss(run)

@@ -15,7 +15,7 @@ from course_lib.checkpoints import model_folder
 from course_lib.errors import CourseError
 from course_lib.models.frozen_base import digest
 from course_lib.prefix.config import PrefixConfig
-from course_lib.prefix.task import PrefixTask
+from course_lib.prefix.run import PrefixRun
 from safetensors.torch import load_file, save_file
 
 from tests.prefix import bases
@@ -61,9 +61,9 @@ def use(verb: str, model: Path, place: Path) -> int:
     from course_lib.settings import config
 
     try:
-        task = PrefixTask(config.load(PrefixConfig, place / "run.yaml"))
+        task = PrefixRun(config.load(PrefixConfig, place / "run.yaml"))
         task.check()
-        task.fingerprint()
+        task.identity()
     except CourseError as error:
         return cli._report(str(error), error.exit_code)
     return 0

@@ -14,11 +14,12 @@ from course_lib.gptsan.encode import encode
 from course_lib.gptsan.export import export
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
 from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.run import Gptsan
 from course_lib.gptsan.samples import Samples, cross_entropy, spout_vector
-from course_lib.gptsan.task import Gptsan
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.settings import config
-from course_lib.training import checkpoint, launch
+from course_lib.training import checkpoint
+from course_lib.training.loop import train
 
 from tests.training.ranks import kill_in_step
 from tests.weights import read_tensors
@@ -74,7 +75,7 @@ def settings(place: Path, run: Path, *overrides: str) -> GptsanConfig:
 
 @pytest.fixture(scope="module")
 def unbroken(place, tmp_path_factory):
-    return launch.train(Gptsan(settings(place, tmp_path_factory.mktemp("runs") / "whole")))
+    return train(Gptsan(settings(place, tmp_path_factory.mktemp("runs") / "whole")))
 
 
 @pytest.mark.rehearse  # chapter 5 compares all tensors before and after
@@ -98,7 +99,7 @@ def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
 def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     kill_in_step(5, "gptsan train", settings(place, tmp_path / "run"))
     assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) == 3
-    resumed = launch.train(Gptsan(settings(place, tmp_path / "run")), resume=True)
+    resumed = train(Gptsan(settings(place, tmp_path / "run")), resume=True)
     export(unbroken.folder, tmp_path / "one")
     export(resumed.folder, tmp_path / "two")
     one, two = read_tensors(tmp_path / "one"), read_tensors(tmp_path / "two")
@@ -106,12 +107,12 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     losses = ([entry["loss"] for entry in run.log if entry["kind"] == "train"] for run in (unbroken, resumed))
     assert next(losses) == next(losses)
     with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has uniform"):
-        launch.train(Gptsan(settings(place, tmp_path / "run", "spout.mode=onehot")), resume=True)
+        train(Gptsan(settings(place, tmp_path / "run", "spout.mode=onehot")), resume=True)
 
 
 @pytest.mark.rehearse
 def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_path):
-    run = launch.train(Gptsan(settings(
+    run = train(Gptsan(settings(
             place, tmp_path / "run", "zero.stage=3", "precision.dtype=bf16", "model.recompute=full", "spout.mode=none",
             "zero.stage3_param_persistence_threshold=0", "engine.max_steps=3",
         )))  # fmt: skip
@@ -139,7 +140,7 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
     chosen = settings(place, tmp_path / "run", "engine.max_steps=2", "spout.mode=none", "zero.stage=1")
     values = config.to_dict(chosen) | {"model": {"shape": shape}}
     values["data"]["tokenizer"] = str(place / "words")
-    run = launch.train(Gptsan(config.build(GptsanConfig, values)))
+    run = train(Gptsan(config.build(GptsanConfig, values)))
     report = export(run.folder, tmp_path / "model")
     model = GPTSanForCausalLM.from_pretrained(tmp_path / "model")
     assert report["frozen"] == 9 and model.config.eos_token_id == 429  # the spout, which is not fed
@@ -165,7 +166,7 @@ def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
     for file in ("vocab.txt", "emoji.json"):
         (place / "short" / file).write_bytes((place / "words" / file).read_bytes())
     with pytest.raises(CourseError, match=words):
-        launch.train(Gptsan(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
+        train(Gptsan(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 

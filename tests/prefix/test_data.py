@@ -7,8 +7,8 @@ import torch
 from course_lib.errors import CourseError, UsageError
 from course_lib.prefix import data
 from course_lib.prefix.config import DataConfig, PrefixConfig
+from course_lib.prefix.run import PrefixRun
 from course_lib.prefix.samples import IGNORED, Samples, TokenRow, collate, loss, rows
-from course_lib.prefix.task import PrefixTask
 from course_lib.pretrain import text_codec
 from course_lib.settings.config import build
 from hypothesis import given
@@ -147,10 +147,10 @@ def test_what_does_not_fit_the_base(tmp_path):
     path = write(tmp_path / "t.jsonl", [{"text": "勉強"}, {"text": "勉強している。" * 10}])
     values = {"model": {"base": str(words)}, "data": {"input": str(path), "form": "samples", "dev_size": 0}}
     with pytest.raises(CourseError, match=r"line 2: needs \d+ positions with the prefix, the base has 48"):
-        PrefixTask(build(PrefixConfig, values)).check()
+        PrefixRun(build(PrefixConfig, values)).check()
     (words / "preparation.json").unlink()  # ours begin behind the end of another text
     settings = json.loads((words / "tokenizer_config.json").read_text()) | {"bos_token": None}
     (words / "tokenizer_config.json").write_text(json.dumps(settings))
     with pytest.raises(UsageError, match="data.begin: both is not allowed: .* allowed: without"):
-        PrefixTask(build(PrefixConfig, values)).rows()
-    PrefixTask(build(PrefixConfig, values, ["data.begin=without"])).rows()
+        PrefixRun(build(PrefixConfig, values)).rows()
+    PrefixRun(build(PrefixConfig, values, ["data.begin=without"])).rows()

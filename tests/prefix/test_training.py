@@ -15,11 +15,12 @@ from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.export import export
 from course_lib.prefix.files import read
 from course_lib.prefix.model import build, warm_start
-from course_lib.prefix.task import PrefixTask
+from course_lib.prefix.run import PrefixRun
 from course_lib.prefix.warm_start import cache_values
 from course_lib.settings import config
-from course_lib.training import checkpoint, launch
+from course_lib.training import checkpoint
 from course_lib.training.freezing import digests
+from course_lib.training.loop import train
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.prefix import bases
@@ -81,7 +82,7 @@ def same_as_loop(run, given, tolerance=1e-5):
 def whole(place, tmp_path_factory):
     """A run without ZeRO, and the digest of its base before it."""
     before = frozen_base.digest(place / "tokenizer")
-    return launch.train(PrefixTask(settings(place, tmp_path_factory.mktemp("runs") / "whole"))), before
+    return train(PrefixRun(settings(place, tmp_path_factory.mktemp("runs") / "whole"))), before
 
 
 def exported_prefix(run: Path) -> torch.Tensor:
@@ -108,20 +109,20 @@ def test_it_is_the_training_of_plain_pytorch(place, whole):
 def test_a_run_is_resumed_with_its_own_settings_and_base_only(place, whole, tmp_path):
     run = whole[0].folder
     with pytest.raises(UsageError, match=r"model.length: 6 is not allowed: the run in .* has 5"):
-        launch.train(PrefixTask(settings(place, run, "model.length=6")), resume=True)
+        train(PrefixRun(settings(place, run, "model.length=6")), resume=True)
     with pytest.raises(UsageError, match="model.base: not what the run"):
         other = bases.folder(tmp_path, "gpt_neox", seed=1)
-        launch.train(PrefixTask(settings(place, run, f"model.base={other}")), resume=True)
+        train(PrefixRun(settings(place, run, f"model.base={other}")), resume=True)
 
 
 @pytest.mark.rehearse
 def test_killed_it_resumes_to_the_same_prefix(place, tmp_path):
     """Two ranks, gradients and optimizer sharded, dropout in the encoder."""
     overrides = ("zero.stage=2", "launch.ranks=2", "model.dropout=0.2", "batch.micro_size=1", "batch.local_size=2")
-    unbroken = launch.train(PrefixTask(settings(place, tmp_path / "whole", *overrides)))
+    unbroken = train(PrefixRun(settings(place, tmp_path / "whole", *overrides)))
     kill_in_step(5, "prefix train", settings(place, tmp_path / "run", *overrides))
     assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) == 3
-    resumed = launch.train(PrefixTask(settings(place, tmp_path / "run", *overrides)), resume=True)
+    resumed = train(PrefixRun(settings(place, tmp_path / "run", *overrides)), resume=True)
     one, two = (exported_prefix(run.folder) for run in (unbroken, resumed))
     assert torch.equal(one, two) and losses(unbroken) == losses(resumed)
 
@@ -133,7 +134,7 @@ def test_sharded_in_bf16_without_mlp(place, tmp_path):
         place, tmp_path / "run", "zero.stage=3", "zero.stage3_param_persistence_threshold=0", "zero.offload_param=true", "launch.ranks=2",
         "precision.dtype=bf16", "model.method=embedding", "model.recompute=full", "batch.local_size=2", "batch.micro_size=1",
     )  # fmt: skip
-    run = launch.train(PrefixTask(given))
+    run = train(PrefixRun(given))
     started = build(given)
     warm_start(started, given.model)
     begun, ended = encoder(started).deployed(), exported_prefix(run.folder)
@@ -146,7 +147,7 @@ def test_sharded_in_bf16_without_mlp(place, tmp_path):
 @pytest.mark.rehearse
 def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
     given = settings(place, tmp_path / "run", "model.method=full", "zero.stage=1", "optimizer.weight_decay=0.1")
-    run = launch.train(PrefixTask(given))
+    run = train(PrefixRun(given))
     model = same_as_loop(run, given, 1e-4)
     with pytest.raises(SystemExit):
         main(["export", str(run.folder), "-o", str(tmp_path / "model")])
@@ -201,7 +202,7 @@ def test_the_warm_start_leaves_no_gradient_and_comes_near_its_target(place, tmp_
 )
 def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
     with pytest.raises(CourseError, match=words):
-        launch.train(PrefixTask(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
+        train(PrefixRun(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
     assert not (tmp_path / "run" / "checkpoints").exists()
     with pytest.raises(CourseError, match="no whole checkpoint yet"):
         export(tmp_path / "run", tmp_path / "prefix")

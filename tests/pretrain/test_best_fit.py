@@ -18,6 +18,7 @@ from course_lib.pretrain.gpt2 import MASKED, Gpt2, collate
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter
 from course_lib.pretrain.sampling import Concatenated
 from course_lib.training import run_dir
+from course_lib.training.run import ENDLESS
 from course_lib.training.settings import ResolvedBatch
 
 END = 2
@@ -53,6 +54,13 @@ def test_each_epoch_has_each_document_once_in_an_order_of_its_own(corpus: Concat
     assert PackedDocuments(corpus, 6, 30, seed=1, end=END)[17].tolist() == rows[17]
     cut = PackedDocuments(corpus, 3, None, seed=1, end=END)
     assert [END, 5, 6, 7] in [cut[i].tolist() for i in range(len(cut))]
+
+
+def test_without_end_the_samples_are_those_of_a_known_number(corpus: Concatenated) -> None:
+    known, endless = (PackedDocuments(corpus, 6, number, seed=1, end=END) for number in (30, ENDLESS))
+    assert endless[17].tolist() == known[17].tolist()
+    assert [endless[i].tolist() for i in range(30)] == [known[i].tolist() for i in range(30)]
+    assert endless.first_epoch == known.first_epoch == 2 and len(endless) == ENDLESS
 
 
 def test_a_document_does_not_see_another_and_padding_costs_nothing(corpus: Concatenated) -> None:

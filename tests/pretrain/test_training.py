@@ -22,7 +22,8 @@ from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.settings import config
 from course_lib.subword.folder import Preparation, save
-from course_lib.training import checkpoint, launch, log
+from course_lib.training import checkpoint, log
+from course_lib.training.loop import train
 from course_lib.training.lr_schedule import learning_rate
 from course_lib.training.parameter_groups import decays
 from transformers import AutoModelForCausalLM
@@ -83,7 +84,7 @@ def unbroken(place, tmp_path_factory):
     run = tmp_path_factory.mktemp("runs") / "whole"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(run.parent / "compiled"))
-        return launch.train(Gpt2(settings(place, run, "model.hidden_dropout_prob=0.1")))
+        return train(Gpt2(settings(place, run, "model.hidden_dropout_prob=0.1")))
 
 
 def test_cpu_ranks_compile_nothing(unbroken):
@@ -118,8 +119,8 @@ def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
     (half / "trainer_state.json").write_text("{")
     assert checkpoint.step_of(checkpoint.whole_checkpoints(run)[0]) == 5
     with pytest.raises(UsageError, match="--resume continues it"):
-        launch.train(Gpt2(killed))
-    resumed = launch.train(Gpt2(killed), resume=True)
+        train(Gpt2(killed))
+    resumed = train(Gpt2(killed), resume=True)
     assert (run / log.FILE).read_bytes().count(b"\n") == len(resumed.log)  # no step twice
     assert not half.exists()
     assert log.read(run)[-1]["step"] == STEPS
@@ -146,7 +147,7 @@ def test_two_nodes_train_as_one(place, tmp_path, unbroken, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "node[A-B]")
-    run = launch.train(Gpt2(settings(place, tmp_path / "two", "model.hidden_dropout_prob=0.1", "launch.ranks=1")))
+    run = train(Gpt2(settings(place, tmp_path / "two", "model.hidden_dropout_prob=0.1", "launch.ranks=1")))
     assert [each["loss"] for each in run.log] == [each["loss"] for each in unbroken.log]
     before, after = weights(unbroken.folder), weights(run.folder)
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
@@ -154,7 +155,7 @@ def test_two_nodes_train_as_one(place, tmp_path, unbroken, monkeypatch):
 
 @pytest.mark.rehearse  # chapter 4b compares its own ZeRO-2 with DeepSpeed
 def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):
-    run = launch.train(Gpt2(settings(place, tmp_path / "run")))
+    run = train(Gpt2(settings(place, tmp_path / "run")))
     chosen = config.load(PretrainConfig, run.folder / "config.yaml")
     torch.manual_seed(chosen.engine.seed)
     model = build_model(chosen.model)
@@ -204,7 +205,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
         writer.append(np.full(1000, 2, "<u2"), np.full(100, 10))
     overrides = (f"data.input=[{tmp_path}/ends]", "data.mask_loss_at_eod=true", "launch.ranks=1")
     with pytest.raises(CourseError, match="nan at step 1"):
-        launch.train(Gpt2(settings(place, tmp_path / "run", *overrides)))
+        train(Gpt2(settings(place, tmp_path / "run", *overrides)))
     assert not checkpoint.whole_checkpoints(tmp_path / "run")
 
 
@@ -216,7 +217,7 @@ def test_what_does_not_go_together_is_refused_before_anything_starts(place, tmp_
         (f"data.input=[{place}/nothing]",): "nothing",
     }.items():
         with pytest.raises(CourseError, match=words):
-            launch.train(Gpt2(settings(place, tmp_path / "run", *overrides)))
+            train(Gpt2(settings(place, tmp_path / "run", *overrides)))
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
@@ -245,8 +246,8 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
     }.items():
         changed = settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides)
         with pytest.raises(UsageError, match=words):
-            launch.train(Gpt2(changed), resume=True)
-    done = launch.train(Gpt2(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1")), resume=True)
+            train(Gpt2(changed), resume=True)
+    done = train(Gpt2(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1")), resume=True)
     assert done.steps == STEPS and done.log == unbroken.log
 
 
@@ -255,11 +256,11 @@ def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
     """In bf16, where rotary frequencies must not be rounded with the weights; the exported model is the one that was measured."""
     shape = ("model.architecture=gpt-neox", "model.rotary_pct=0.5", "model.hidden_dropout_prob=0.1")
     chosen = settings(place, tmp_path / "run", *shape, "precision.dtype=bf16", "engine.max_steps=10")
-    run = launch.train(Gpt2(chosen))
+    run = train(Gpt2(chosen))
     losses, before = train_losses(run), weights(run.folder)
     assert losses[-1] < losses[0] - 0.2
     shutil.rmtree(run.folder / "checkpoints" / "checkpoint-10")
-    again = launch.train(Gpt2(chosen), resume=True)
+    again = train(Gpt2(chosen), resume=True)
     assert train_losses(again) == losses
     assert all(torch.equal(before[name], tensor) for name, tensor in weights(run.folder).items())
 

@@ -1,4 +1,4 @@
-"""A training command whose ranks wait after a step for a file: `python -m tests.training.held FILE STEP pretrain -c …`.
+"""A training command whose ranks wait in a step for a file: `python -m tests.training.held FILE STEP pretrain -c …`.
 
 So a test can do something in the middle of a run, however fast or slow the machine is.
 """
@@ -8,54 +8,42 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course_lib.gptsan import task as gptsan
-from course_lib.prefix import task as prefix
-from course_lib.pretrain import gpt2
+from course_lib.gptsan.run import Gptsan
+from course_lib.prefix.run import PrefixRun
+from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.training import log
 
 from tests.waiting import until
 
 FILE, STEP = "COURSE_TEST_FILE", "COURSE_TEST_STEP"
+SITE = Path(__file__).with_name("held_site")
 
 
-class _Held:
-    def model(self) -> Any:
-        from course_lib.training import trainer
-
-        class Held(trainer._Steps):
-            def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-                super().on_step_end(args, state, control, **more)
-                if state.global_step == int(os.environ[STEP]):
-                    until(Path(os.environ[FILE]).exists)
-
-        # The trainer makes its callbacks after the model.
-        trainer._Steps = Held  # type: ignore[misc]
-        return super().model()  # type: ignore[misc]
+def hold() -> None:
+    """Make the loss of each kind of run wait in a step, of which the log does not yet tell."""
+    for kind in (Gpt2, Gptsan, PrefixRun):
+        kind.loss = _waiting(kind.loss)  # type: ignore[method-assign]
 
 
-class HeldGpt2(_Held, gpt2.Gpt2):
-    pass
+def _waiting(loss: Any) -> Any:
+    def waits(self: Any, model: Any, batch: Any) -> Any:
+        steps = [entry["step"] for entry in log.read(self.settings.engine.output_dir)]
+        if max(steps, default=0) == int(os.environ[STEP]) - 1:
+            until(Path(os.environ[FILE]).exists)
+        return loss(self, model, batch)
 
-
-class HeldGptsan(_Held, gptsan.Gptsan):
-    pass
-
-
-class HeldPrefix(_Held, prefix.PrefixTask):
-    pass
+    return waits
 
 
 def main() -> None:
     from course_lib import cli
 
-    # The ranks inherit the environment, and import the class by its name.
     os.environ[FILE], os.environ[STEP] = sys.argv[1:3]
-    gpt2.Gpt2 = HeldGpt2  # type: ignore[misc]
-    gptsan.Gptsan = HeldGptsan  # type: ignore[misc]
-    prefix.PrefixTask = HeldPrefix  # type: ignore[misc]
+    # for the ranks, if there are several
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SITE), os.environ.get("PYTHONPATH")]))
+    hold()
     cli.main(sys.argv[3:])
 
 
 if __name__ == "__main__":
-    from tests.training import held
-
-    held.main()
+    main()

@@ -1,47 +1,57 @@
-"""Ranks for tests: a script under DeepSpeed's launcher, as course_lib.training.launch runs the worker, and a killed run."""
+"""Ranks for tests: a script in several processes, as starter.py starts ranks, and a killed run."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
-import pytest
 from course_lib.settings import config
-from course_lib.training import extensions, log, nodes
-from course_lib.training import launch as start
+from course_lib.training import extensions, log
 from course_lib.training.settings import RunConfig
-from deepspeed.launcher import runner
 
 from tests.waiting import LIMIT, until
 
 
-def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2) -> str:
-    """What the ranks printed."""
-    options = ["--no_local_rank", "--master_port", str(start.free_port())]
-    command = [*start.one_node({nodes.HERE: ranks}), *options, str(script), *arguments]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # always the same ninja: another one builds anew
-    own = {
-        "PATH": path,
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def environment(ranks: int) -> dict[str, str]:
+    """The environment of a CPU rank, but for its number."""
+    return os.environ | extensions.build_environment() | {
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
         "DS_ACCELERATOR": "cpu",
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",
-        "TORCH_EXTENSIONS_DIR": str(extensions.build_root()),
-    }
+    }  # fmt: skip
+
+
+def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2) -> str:
+    """What the ranks printed."""
     extensions.remove_stale_locks()
-    process = subprocess.Popen(
-        command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )  # fmt: skip
+    shared, processes = environment(ranks), []
+    for rank in range(ranks):
+        own = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        processes.append(subprocess.Popen(
+            [sys.executable, "-u", str(script), *arguments], env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, start_new_session=True,
+        ))  # fmt: skip
     try:
-        said, _ = process.communicate(timeout=seconds)
+        said = [process.communicate(timeout=seconds)[0] for process in processes]
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, said[-5000:]
-    return said
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert not any(process.returncode for process in processes), "\n".join(said)[-5000:]
+    return "".join(said)
 
 
 def kill_in_step(step: int, words: str, settings: RunConfig) -> None:
@@ -59,17 +69,3 @@ def kill_in_step(step: int, words: str, settings: RunConfig) -> None:
         for member in [*psutil.Process(process.pid).children(recursive=True), process]:
             member.kill()
         process.wait()
-
-
-def command_of_runner(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[str]:
-    """The command that DeepSpeed's own runner starts on this node, which is not started."""
-    started: list[list[str]] = []
-
-    def popen(command: list[str], env: dict[str, str]) -> SimpleNamespace:
-        started.append(command)
-        return SimpleNamespace(wait=lambda: 0, returncode=0)
-
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(runner, "subprocess", SimpleNamespace(Popen=popen))
-    runner.main([*arguments, "rank.py"])
-    return started[0]

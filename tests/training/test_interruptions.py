@@ -20,7 +20,8 @@ from course_lib.errors import CourseError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
-from course_lib.training import checkpoint, launch, log
+from course_lib.training import checkpoint, log
+from course_lib.training.loop import train
 
 from tests.gptsan import test_training as gptsan
 from tests.prefix import test_training as prefix
@@ -127,7 +128,7 @@ def goes_on(command: Command, step: int) -> None:
     )
     said: list[str] = []
     before = log.read(command.run)
-    resumed = launch.train(Gpt2(settings), resume=True, on_message=said.append)
+    resumed = train(Gpt2(settings), resume=True, on_message=said.append)
     # The settings name no global batch, and the run knows its own.
     assert said[0].startswith("batch.global_size: 4") and said[1].startswith(
         f"checkpoint-{step}: number of ranks 2 → 1"
@@ -150,13 +151,13 @@ def test_a_checkpoint_that_would_run_code_is_refused_without_advice_to_run_it(
     monkeypatch.chdir(tmp_path)
     sets = ("launch.ranks=1", "engine.max_steps=4", "engine.tracking=[]")
     run = tmp_path / "run"
-    launch.train(Gpt2(pretrain.settings(pretrain.inputs(tmp_path), run, *sets)))
+    train(Gpt2(pretrain.settings(pretrain.inputs(tmp_path), run, *sets)))
     (states,) = checkpoint.to_export(run).glob("rng_state*.pth")
     torch.save(torch.load(states, weights_only=False) | {"python": Malicious()}, states)
     checkpoint.mark_complete(states.parent)
     longer = pretrain.settings(tmp_path, run, *sets, "engine.max_steps=5")
     with pytest.raises(CourseError, match=r"checkpoint-4: .* posix\.mkdir") as caught:
-        launch.train(Gpt2(longer), resume=True)
+        train(Gpt2(longer), resume=True)
     assert "weights_only" not in str(caught.value)
 
 

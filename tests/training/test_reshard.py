@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 from course_lib.checkpoints.deepspeed_shards import read_weights
-from course_lib.gptsan.task import Gptsan
-from course_lib.prefix.task import PrefixTask
+from course_lib.gptsan.run import Gptsan
+from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain.gpt2 import Gpt2
-from course_lib.training import checkpoint, log, reshard, run_dir
-from course_lib.training.task import Task
+from course_lib.settings import config
+from course_lib.training import checkpoint, log, reshard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ SHARED = (
 PRETRAIN = (*SHARED, "engine.test_iters=0", "model.hidden_size=34", "batch.global_size=8")
 PREFIX = (*SHARED, "batch.global_size=4", "batch.local_size=null", "batch.micro_size=1", "model.hidden_dim=15")
 EVERY = "zero.stage3_param_persistence_threshold=0"
-Make = Callable[..., Task]
+Make = Callable[..., Run]
 
 
 def kinds(places: dict[str, Path]) -> dict[str, Make]:
@@ -47,23 +48,23 @@ def kinds(places: dict[str, Path]) -> dict[str, Make]:
         "GPT-2, stage 3, offload": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=3", "zero.offload_optimizer=true", EVERY),
         "GPT-2, stage 2, bf16": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=2", bf16),
         "GPTSAN, stage 3": one(Gptsan, gptsan, *SHARED, "zero.stage=3", EVERY),
-        "prefix, stage 3": one(PrefixTask, prefix, *PREFIX, "zero.stage=3", EVERY),
+        "prefix, stage 3": one(PrefixRun, prefix, *PREFIX, "zero.stage=3", EVERY),
     }
 
 
 NAMES = list(kinds({module.__name__: Path() for module in (pretrain, gptsan, prefix)}))
 
 
-def train(tasks: dict[str, Task], number: int, resume: bool) -> None:
+def train(runs: dict[str, Run], number: int, resume: bool) -> None:
     """Train all runs on `number` ranks, in one group of processes."""
     words = ["RESUME" if resume else "NEW"]
-    for task in tasks.values():
-        task.check()
-        folder = task.settings.engine.output_dir
-        batch = task.settings.batch.resolve(number)
-        with run_dir.sole_user(folder):
-            run_dir.prepare(task, batch, resume, lambda _: None)
-        words += [task.name(), str(folder)]
+    for run in runs.values():
+        folder = run.settings.engine.output_dir
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        file = folder.with_suffix(".yaml")
+        launch = replace(run.settings.launch, ranks=number)
+        file.write_text(config.to_yaml(replace(run.settings, launch=launch)), encoding="utf8")
+        words += [run.verb, str(file)]
     ranks.launch(SCRIPT, *words, ranks=number)
 
 
@@ -75,7 +76,7 @@ def keep(run: Path, step: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Task], dict[str, Task]]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Run], dict[str, Run]]:
     """Unbroken runs on two ranks; and copies of them that go on from step 2 on one rank, and from step 4 on two."""
     folder = tmp_path_factory.mktemp("reshard")
     places = {}
@@ -85,7 +86,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Task], dic
         module.inputs(places[module.__name__])
     made = kinds(places)
 
-    def tasks(name: str, *more: str) -> dict[str, Task]:
+    def tasks(name: str, *more: str) -> dict[str, Run]:
         return {
             kind: make(folder / name / str(number), *(more if "GPT-2" in kind else ()))
             for number, (kind, make) in enumerate(made.items())

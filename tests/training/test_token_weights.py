@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from course_lib.gptsan.task import Gptsan
+from course_lib.gptsan.run import Gptsan
 from course_lib.prefix import single_process_trainer
 from course_lib.prefix.model import build
-from course_lib.prefix.task import PrefixTask
+from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain.gpt2 import MASKED, Gpt2
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.training import launch, log, nodes, quick
 from course_lib.training.settings import OptimizerConfig, RateConfig
-from course_lib.training.task import Task
 from course_lib.training.trainer import micro_batches_of_rank
 
 from tests.gptsan import test_training as gptsan
@@ -53,7 +52,7 @@ def pairs(folder: Path) -> Path:
     return folder
 
 
-def tasks_of(place: Path, run: Path, micro: int) -> dict[str, Task]:
+def tasks_of(place: Path, run: Path, micro: int) -> dict[str, Run]:
     """A task of each kind, whose samples have uneven lengths; experts have room for every token, routers no loss."""
     more = (*SHARED, f"batch.micro_size={micro}")
     packed = (*more, f"data.input=[{place}/gpt2/uneven]", "data.packing=best-fit")
@@ -61,7 +60,7 @@ def tasks_of(place: Path, run: Path, micro: int) -> dict[str, Task]:
     return {
         "GPT-2": Gpt2(pretrain.settings(place / "gpt2", run / "gpt2", *packed)),
         "GPT-NeoX": Gpt2(pretrain.settings(place / "gpt2", run / "neox", *packed, *neox)),
-        "prefix": PrefixTask(prefix.settings(place / "prefix", run / "prefix", *more, "data.form=pairs", "zero.stage=2")),
+        "prefix": PrefixRun(prefix.settings(place / "prefix", run / "prefix", *more, "data.form=pairs", "zero.stage=2")),
         "GPTSAN": Gptsan(gptsan.settings(
             place / "gptsan", run / "gptsan", *more, "loss.router_balance=0", "loss.router_jitter=0", "loss.z_loss=0.1",
             "spout.mode=onehot",
@@ -155,7 +154,7 @@ def test_ranks_take_turns_and_no_held_out_sample_is_left_out(numbers: Any, batch
 @pytest.mark.parametrize("micro", [1, 2, 3, 4, 16])
 def test_the_held_out_loss_of_a_prefix_is_that_of_its_tokens(folder: Path, tmp_path: Path, micro: int) -> None:
     task = tasks_of(folder, tmp_path, 4)["prefix"]
-    assert isinstance(task, PrefixTask)
+    assert isinstance(task, PrefixRun)
     (_, rows), model = task.rows(), build(task.settings).eval()
     assert len({row.targets for row in rows}) > 1
     nats = 0.0

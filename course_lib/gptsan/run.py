@@ -1,6 +1,5 @@
-"""The task that trains a new GPTSAN model, or the unfrozen parameters of a checkpoint."""
+"""The run that trains a new GPTSAN, or the parameters of a checkpoint that are not frozen."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +17,19 @@ from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.language.words import tr
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
+from course_lib.training.run import ENDLESS, Run, RunData, chosen
 from course_lib.training.settings import ResolvedBatch
-from course_lib.training.task import RunSamples, Task
 
 if TYPE_CHECKING:
     from course_lib.gptsan.configuration import GPTSanConfig
     from course_lib.gptsan.model import GPTSanForCausalLM
 
 
-class Gptsan(Task):
-    """A task that trains a GPTSAN model on encoded examples, optionally with spout vectors."""
+class Gptsan(Run):
+    """A run that trains a GPTSAN model on encoded examples, optionally with spout vectors."""
 
     settings_class = GptsanConfig
+    verb = "gptsan train"
     settings: GptsanConfig
 
     @property
@@ -83,8 +83,10 @@ class Gptsan(Task):
         return train, held_out
 
     @override
-    def steps(self, batch: ResolvedBatch) -> int:
+    def steps(self, batch: ResolvedBatch) -> int | None:
         engine = self.settings.engine
+        if engine.max_seconds is not None:
+            return None
         samples = int((engine.num_train_epochs or 1) * len(self.split()[0]))
         steps = engine.max_steps or samples // batch.total
         if not steps:
@@ -96,30 +98,27 @@ class Gptsan(Task):
         return steps
 
     @override
-    def files(self) -> Iterable[Path]:
-        base = self.settings.model.checkpoint
-        return self.examples().folder / "x.npy", *(sorted(base.glob("*.safetensors")) if base else ())
-
-    @override
-    def fingerprint(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         from course_lib.checkpoints import weight_files
 
+        values = config.to_dict(self.settings)
         folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.shape()
         files = [base / "config.json", *weight_files.files(base)] if base else []
         return {
+            "settings": chosen(
+                self.settings,
+                model=["shape"],
+                data=["held_out"],
+                spout=["mode"],
+                loss=values["loss"],
+                optimizer=[key for key in values["optimizer"] if key != "fused"],
+                precision=["dtype"],
+                engine=["seed"],
+            ),
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
             "checkpoint": {path.name: sha256(path) for path in files},
             "frozen": sorted(self.settings.frozen(shape)),
         }
-
-    @override
-    def resume_invariants(self, settings: GptsanConfig) -> dict[str, Any]:
-        values = config.to_dict(settings)
-        names = {
-            "model": ["shape"], "data": ["held_out"], "spout": ["mode"], "precision": ["dtype"], "zero": ["stage"],
-            "loss": values["loss"], "optimizer": values["optimizer"].keys() - {"fused"}, "engine": ["seed"],
-        }  # fmt: skip
-        return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in sorted(keys)}
 
     def shape(self) -> "GPTSanConfig":
         """Return the configuration of the checkpoint or of model.shape, with the router losses of the settings."""
@@ -173,13 +172,13 @@ class Gptsan(Task):
         return not self.settings.model.checkpoint
 
     @override
-    def samples(self, number: int) -> RunSamples:
+    def data(self, number: int | None) -> RunData:
         from course_lib.gptsan.samples import Samples, collate
 
         (train, held_out), settings = self.split(), self.settings
         mode, width, seed = settings.spout.mode, self.shape().d_spout, settings.engine.seed
-        return RunSamples(
-            train=Samples(train, number, seed, mode, width),
+        return RunData(
+            train=Samples(train, number or ENDLESS, seed, mode, width),
             validation=Samples(held_out, len(held_out), seed, mode, width, shuffle=False) if len(held_out) else None,
             test=None,
             tokens_per_sample=train.tokens_per_example,
@@ -204,6 +203,13 @@ class Gptsan(Task):
     @override
     def targets(self, batch: Any) -> Any:
         return (batch["y"] != NO_TARGET).sum()
+
+    @override
+    def export(self, target: Path, step: int | None = None) -> dict[str, int]:
+        """Export the model to a Hugging Face folder."""
+        from course_lib.gptsan.export import export
+
+        return export(self.settings.engine.output_dir, target, step)
 
 
 def recompute(model: "GPTSanForCausalLM") -> None:

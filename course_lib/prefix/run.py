@@ -1,6 +1,5 @@
-"""What a prefix tuning run trains: model, data and loss, for the launcher of chapter 4."""
+"""The run that trains a prefix of a frozen model: identity, data, model, loss and export."""
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 from typing_extensions import override
 
 from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
-from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.generation.prefix_cache import Shape, learned_positions
@@ -24,14 +22,15 @@ from course_lib.pretrain import text_codec
 from course_lib.pretrain.text_codec import TextCodec
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
+from course_lib.training.run import ENDLESS, Run, RunData, chosen
 from course_lib.training.settings import ResolvedBatch
-from course_lib.training.task import RunSamples, Task
 
 
-class PrefixTask(Task):
-    """A task that trains a prefix or, for comparison, the whole base model (model.base) on the texts in data.input."""
+class PrefixRun(Run):
+    """A run that trains a prefix or, for comparison, the whole base model (model.base) on the texts in data.input."""
 
     settings_class = PrefixConfig
+    verb = "prefix train"
     settings: PrefixConfig
 
     @property
@@ -47,7 +46,7 @@ class PrefixTask(Task):
         return text_codec.load(self.base)
 
     @cached_property
-    def data(self) -> data.TaskData:
+    def texts(self) -> data.TaskData:
         """Samples from data.input, read on first access."""
         return data.load(self.settings.data, self.codec)
 
@@ -63,7 +62,7 @@ class PrefixTask(Task):
                 "allowed: without"
             )
         kind = (None if chosen == "without" else begin, chosen != "with", end)
-        return samples.rows(self.data.train, *kind), samples.rows(self.data.held_out, *kind)
+        return samples.rows(self.texts.train, *kind), samples.rows(self.texts.held_out, *kind)
 
     @override
     def title(self) -> str:
@@ -81,8 +80,8 @@ class PrefixTask(Task):
         self.rows()
         prefix = 0 if self.settings.model.method == "full" else self.settings.model.length
         begin, limit = self.settings.data.begin != "without", learned_positions(shape)
-        for sample in (*self.data.train, *self.data.held_out):
-            ids, place = [*sample.prompt, *sample.target], f"{self.data.path}, line {sample.line}"
+        for sample in (*self.texts.train, *self.texts.held_out):
+            ids, place = [*sample.prompt, *sample.target], f"{self.texts.path}, line {sample.line}"
             positions = prefix + (begin and not sample.prompt) + len(ids)
             if limit and positions > limit:
                 raise CourseError(f"{place}: needs {positions} positions with the prefix, the base has {limit}")
@@ -90,8 +89,10 @@ class PrefixTask(Task):
                 raise CourseError(f"{place}: the tokenizer gives ids that the base does not have")
 
     @override
-    def steps(self, batch: ResolvedBatch) -> int:
+    def steps(self, batch: ResolvedBatch) -> int | None:
         engine = self.settings.engine
+        if engine.max_seconds is not None:
+            return None
         rows = int((engine.num_train_epochs or 1) * len(self.rows()[0]))
         steps = engine.max_steps or rows // batch.total
         if not steps:
@@ -104,36 +105,28 @@ class PrefixTask(Task):
 
     @override
     def summary(self) -> str:
-        return self.data.summary()
+        return self.texts.summary()
 
     @override
-    def files(self) -> Iterable[Path]:
-        assert self.settings.data.input
-        return self.settings.data.input, *sorted(self.base.glob("*.safetensors"))
-
-    @override
-    def fingerprint(self) -> dict[str, Any]:
-        path = self.data.path
+    def identity(self) -> dict[str, Any]:
+        values, path = config.to_dict(self.settings), self.texts.path
         return {
+            "settings": chosen(
+                self.settings,
+                model=["method", "length", "input_dim", "hidden_dim", "dropout"],
+                data=[key for key in values["data"] if key != "input"],
+                optimizer=[key for key in values["optimizer"] if key != "fused"],
+                precision=["dtype"],
+                engine=["seed"],
+            ),
             "inputs": {path.name: sha256(path)},
             "base": frozen_base.digest(self.base),
             "shape": asdict(Shape.of(frozen_base.read_config(self.base))),
-            "samples": len(self.data.train),
-            "held_out": len(self.data.held_out),
-            "overlong": self.data.overlong,
-            "unknown": self.data.unknown,
+            "samples": len(self.texts.train),
+            "held_out": len(self.texts.held_out),
+            "overlong": self.texts.overlong,
+            "unknown": self.texts.unknown,
         }
-
-    @override
-    def resume_invariants(self, settings: PrefixConfig) -> dict[str, Any]:
-        values = config.to_dict(settings)
-        names = {
-            "model": ("method", "length", "input_dim", "hidden_dim", "dropout"),
-            "data": [key for key in values["data"] if key != "input"],
-            "optimizer": [key for key in values["optimizer"] if key != "fused"],
-            "precision": ["dtype"], "zero": ["stage"], "engine": ["seed"],
-        }  # fmt: skip
-        return {f"{part}.{key}": values[part][key] for part, keys in names.items() for key in keys}
 
     @property
     @override
@@ -145,10 +138,10 @@ class PrefixTask(Task):
         return build(self.settings)
 
     @override
-    def samples(self, number: int) -> RunSamples:
+    def data(self, number: int | None) -> RunData:
         (train, held_out), seed = self.rows(), self.settings.engine.seed
-        return RunSamples(
-            train=samples.Samples(train, number, seed),
+        return RunData(
+            train=samples.Samples(train, number or ENDLESS, seed),
             validation=samples.Samples(held_out, len(held_out), seed, shuffle=False) if held_out else None,
             test=None,
             tokens_per_sample=mean(len(row.ids) - 1 for row in train),
@@ -167,14 +160,18 @@ class PrefixTask(Task):
         return (batch["labels"] != samples.IGNORED).sum()
 
     @override
-    def before_training(self, model: PrefixModel, device: Any, resumed: bool) -> None:
-        """Give a new prefix its warm start, and the encoder the training dtype."""
-        if not resumed:
-            if self.settings.zero.stage < 3:
-                model.to(device)
-            elif model.encoder is not None:
-                model.encoder.to(device)
-            warm_start(model, self.settings.model)
-        if model.encoder is not None:
-            # DeepSpeed keeps its own fp32 copy of the weights.
-            model.encoder.to(TORCH[self.settings.precision.dtype])
+    def prepare(self, model: PrefixModel, device: Any) -> None:
+        """Give a new prefix its warm start."""
+        # Under ZeRO stage 3, the base is sharded and stays where it is.
+        if not any(hasattr(parameter, "ds_id") for parameter in model.base.parameters()):
+            model.to(device)
+        elif model.encoder is not None:
+            model.encoder.to(device)
+        warm_start(model, self.settings.model)
+
+    @override
+    def export(self, target: Path, step: int | None = None) -> dict[str, Any]:
+        """Export the prefix to a file or, with method `full`, the base to a Hugging Face folder."""
+        from course_lib.prefix.export import export
+
+        return export(self.settings.engine.output_dir, target, step)

@@ -1,0 +1,62 @@
+"""A process that has trained is as before: random generators, threads, gradients, environment and memory."""
+
+import ctypes
+import gc
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+import torch
+
+from course_lib.training.settings import RunConfig
+
+# glibc's parameters for mallopt(3), and their defaults
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+DEFAULTS = {M_TRIM_THRESHOLD: 128 * 1024, M_MMAP_MAX: 65536}
+
+
+@contextmanager
+def as_before(settings: RunConfig) -> Iterator[None]:
+    """Train in the block: with gradients, and on CPU with memory that is kept. Then restore what training changes."""
+    generators = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    on_gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
+    of_gpus = torch.cuda.get_rng_state_all() if on_gpu else []
+    threads = torch.get_num_threads()
+    try:
+        # By default, glibc returns the logits' memory to the system after each step, and the system zeroes it again.
+        _mallopt({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: 1 << 30})
+        with torch.enable_grad():
+            yield
+    finally:
+        random.setstate(generators[0])
+        np.random.set_state(generators[1])
+        torch.set_rng_state(generators[2])
+        if on_gpu:
+            torch.cuda.set_rng_state_all(of_gpus)
+        torch.set_num_threads(threads)
+        gc.collect()
+        if on_gpu:
+            torch.cuda.empty_cache()
+        _mallopt(DEFAULTS)
+        _give_memory_back()
+
+
+def seed_all(seed: int) -> None:
+    """Seed the random generators of Python, NumPy and PyTorch."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def _mallopt(values: dict[int, int]) -> None:
+    """Set parameters of glibc's allocator; other C libraries have none."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        for parameter, value in values.items():
+            library.mallopt(parameter, value)
+
+
+def _give_memory_back() -> None:
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
