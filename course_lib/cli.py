@@ -31,6 +31,11 @@ def main(arguments: list[str] | None = None) -> None:
         code = _started(arguments)
     except KeyboardInterrupt:
         code = _stopped(signal.SIGINT)
+    except Exception:
+        if not _is_one_of_several():
+            raise
+        sys.excepthook(*sys.exc_info())
+        code = 1
     finally:
         # Nothing is left to clean up, so a signal during Python's shutdown may end the process without a traceback.
         if arguments is None:
@@ -40,7 +45,16 @@ def main(arguments: list[str] | None = None) -> None:
     # A command that stopped because nobody reads its output has reported that already.
     except OSError:
         _discard(sys.stdout)
+    if _is_one_of_several():
+        # After an error, what libraries do at the end of a process could wait for the other ranks for ever.
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
+
+
+def _is_one_of_several() -> bool:
+    """Return whether this process is one of several ranks that train together, see training/ranks.py."""
+    return "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
 
 
 def _open_closed() -> None:

@@ -17,7 +17,7 @@ def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:
     Frozen tensors are copied bit for bit from model.checkpoint. Trained tensors are the fp32 weights in the optimizer,
     converted to the dtype used in model.checkpoint or, for a new model, to the training dtype.
     """
-    from course_lib.checkpoints import deepspeed_shards, weight_files
+    from course_lib.checkpoints import training_state, weight_files
     from course_lib.checkpoints.torch_dtypes import TORCH
     from course_lib.gptsan.configuration import read_config, read_weights
     from course_lib.gptsan.tf_names import hf_shapes, parameters
@@ -26,17 +26,15 @@ def export(run: Path, target: Path, step: int | None = None) -> dict[str, int]:
     task = Gptsan(config.load(GptsanConfig, run / CONFIG))
     source = task.settings.model.checkpoint
     shape = read_config(source) if source else task.shape()
-    weights = deepspeed_shards.read_weights(latest)
+    weights = training_state.read_weights(latest)
     before = read_weights(source) if source else {}
     held, elements = hf_shapes(shape), parameters(shape)
-    # At ZeRO stage 1, the optimizer has no copy of the frozen weights, but the module state does.
-    stored = {} if held.keys() <= weights.tensors.keys() or source else deepspeed_shards.read_module(latest)
     trained = elements.keys() - task.settings.frozen(shape)
 
     def tensors() -> Iterator[tuple[str, Any]]:
         for name in held:
             if name in trained or not source:
-                value = (weights.tensors if name in weights.tensors else stored)[name].contiguous()
+                value = weights.tensors[name].contiguous()
                 dtype = before[name].dtype if source else TORCH[weights.trained_as]
                 yield name, weight_files.converted(latest, name, value, dtype)
             else:

@@ -17,7 +17,7 @@ from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.language.words import tr
 from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import ENDLESS, Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData
 from course_lib.training.settings import ResolvedBatch
 
 if TYPE_CHECKING:
@@ -101,20 +101,10 @@ class Gptsan(Run):
     def identity(self) -> dict[str, Any]:
         from course_lib.checkpoints import weight_files
 
-        values = config.to_dict(self.settings)
         folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.shape()
         files = [base / "config.json", *weight_files.files(base)] if base else []
         return {
-            "settings": chosen(
-                self.settings,
-                model=["shape"],
-                data=["held_out"],
-                spout=["mode"],
-                loss=values["loss"],
-                optimizer=[key for key in values["optimizer"] if key != "fused"],
-                precision=["dtype"],
-                engine=["seed"],
-            ),
+            "settings": self.settings.identity(),
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
             "checkpoint": {path.name: sha256(path) for path in files},
             "frozen": sorted(self.settings.frozen(shape)),

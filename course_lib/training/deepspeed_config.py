@@ -1,7 +1,7 @@
 """The DeepSpeed configuration, generated from the settings for a run.
 
 Every key has an explicit value, and no key is deprecated or set to 'auto'. Keys: deepspeed.ai/docs/config-json. The
-optimizer and the learning-rate schedule are created in trainer.py, so the configuration has no sections for them.
+optimizer and the learning-rate schedule are those of engines.py and loop.py, so the configuration has no such sections.
 """
 
 from dataclasses import asdict
@@ -19,7 +19,7 @@ def deepspeed_json(settings: RunConfig, batch: ResolvedBatch) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": batch.micro,
         "gradient_accumulation_steps": batch.accumulation,
         "gradient_clipping": clip,
-        # in practice, never: trainer.py writes the log
+        # in practice, never: loop.py writes the log
         "steps_per_print": 1 << 31,
         "wall_clock_breakdown": settings.engine.wall_clock_breakdown,
         "zero_optimization": _zero(settings.zero),
@@ -60,8 +60,8 @@ def with_optimizer(content: dict[str, Any], settings: RunConfig, steps: int) -> 
     rate = wanted.lr
     if (rate.max, rate.min, rate.decay, wanted.weight_decay) != (1e-3, 0, "linear", 0) or warmup < 2:
         raise UsageError(
-            "optimizer: not what DeepSpeed's scheduler does; allowed: lr.max 1e-3, lr.min 0, lr.decay linear, a warm-up "
-            "of at least 2 steps and weight_decay 0"
+            "optimizer: not what DeepSpeed's scheduler does; allowed: lr.max 1e-3, lr.min 0, lr.decay linear, a "
+            "warm-up of at least 2 steps and weight_decay 0"
         )
     adamw = {"lr": rate.max / warmup, "betas": [wanted.beta1, wanted.beta2], "eps": wanted.epsilon}
     schedule = {

@@ -31,7 +31,7 @@ def build_environment() -> dict[str, str]:
 def skip_shared_memory() -> None:
     """Keep DeepSpeed from compiling its all-reduce in shared memory, a minute: only its inference uses it.
 
-    CPU ranks train over gloo (comm/torch.py of DeepSpeed 0.19.8). Call this before init_distributed.
+    CPU ranks train over gloo (comm/torch.py of DeepSpeed 0.19.8). Call this before DeepSpeed's init_distributed.
     """
     import deepspeed.ops
 

@@ -1,11 +1,12 @@
 """The log of a run, with averages per interval: lines of text for people, and JSON objects for programs (log.jsonl)."""
 
 import math
+import os
 import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +17,8 @@ import orjson
 from course_lib.files import atomic_write
 
 FILE = "log.jsonl"
+# bytes that `tail` reads, some ten entries
+TAIL = 5000
 # Peak speed for dense 16-bit matrix products, from vendor data sheets [TFLOP/s]. The first key whose words occur in
 # the device name is used, so longer keys come first.
 PEAK_TFLOPS = {
@@ -143,12 +146,22 @@ def keep_until(run: Path, step: int) -> None:
 
 def read(run: Path) -> list[dict[str, Any]]:
     """Return the log entries of a run, ordered by step."""
-    entries: dict[tuple[int, str], dict[str, Any]] = {}
-    for text in (run / FILE).read_bytes().splitlines() if (run / FILE).exists() else ():
-        try:
-            entry = orjson.loads(text)
-        # A killed run may leave an incomplete line.
-        except orjson.JSONDecodeError:
-            continue
-        entries[entry["step"], entry["kind"]] = entry
+    content = (run / FILE).read_bytes() if (run / FILE).exists() else b""
+    entries = {(entry["step"], entry["kind"]): entry for entry in _entries(content)}
     return [entries[key] for key in sorted(entries)]
+
+
+def tail(run: Path) -> list[dict[str, Any]]:
+    """Return the last log entries of a run, in the order in which they were written."""
+    if not (run / FILE).exists():
+        return []
+    with open(run / FILE, "rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))
+        return list(_entries(file.read()))
+
+
+def _entries(content: bytes) -> Iterator[dict[str, Any]]:
+    for text in content.splitlines():
+        # A killed run may leave an incomplete line; the first line of a tail, too, may be one.
+        with suppress(orjson.JSONDecodeError):
+            yield orjson.loads(text)

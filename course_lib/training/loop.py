@@ -8,6 +8,7 @@ The run folder contains config.yaml, deepspeed.json, data.json, tokenizer/, log.
 with several ranks, output.txt, all that they print.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.notebooks.progress import progress
 from course_lib.training import checkpoint, engines, log, nodes, run_dir, starter, state
 from course_lib.training.freezing import digests, require_unchanged
-from course_lib.training.interruptions import listening
+from course_lib.training.interruptions import STARTED, listening
 from course_lib.training.lr_schedule import learning_rate, learning_rate_at_time
 from course_lib.training.process_state import as_before, seed_all
 from course_lib.training.ranks import Rank, joined, started_as_rank
@@ -76,9 +77,10 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         if remark := run.summary():
             say(remark)
         start = rank.broadcast(run_dir.prepare(run, batch, resume, say) if rank.first else 0)
-        run_dir.require_same_inputs(run, rank)
+        if rank.ranks > 1:
+            run_dir.require_same_inputs(run, rank)
         if steps and start >= steps:
-            return Trained(folder, start, log.read(folder)) if rank.first else None
+            return _result(folder, start, rank)
 
         # 3. Samples and model. The same seed gives the same weights on every rank.
         data = run.data(steps * batch.total if steps else None)
@@ -116,7 +118,8 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 log.append(folder, entry)
                 trackers.write(entry)
                 bar.clear()
-                say(log.line(entry))
+                with stop_request.noting_closed_output():
+                    say(log.line(entry))
 
         # 4. Steps. The sum of the losses stays on the device: only a line of the log waits for it.
         losses, last_line = torch.zeros((), device=rank.device), start
@@ -175,12 +178,10 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
         if test:
             report("test", step, **_held_out(run, engine, loss_of, test, data.collate, batch, rank))
-        return Trained(folder, step, log.read(folder)) if rank.first else None
+        return _result(folder, step, rank)
 
 
-def _train_on_ranks(
-    run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]
-) -> Trained:
+def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]) -> Trained:
     """Start the ranks, each of which calls `train`, and wait for them."""
     if problem := run.settings.problem_with_ranks(found.ranks):
         raise UsageError(problem)
@@ -190,6 +191,11 @@ def _train_on_ranks(
     folder = run.settings.engine.output_dir
     starter.start(run, found, steps, resume, on_message)
     return Trained(folder, steps, log.read(folder))
+
+
+def _result(folder: Path, steps: int, rank: Rank) -> Trained | None:
+    """Return the result in the process that goes on with it: the first rank, unless starter.py started the ranks."""
+    return Trained(folder, steps, log.read(folder)) if rank.first and STARTED not in os.environ else None
 
 
 def _places(start: int, steps: int | None, batch: ResolvedBatch, rank: Rank) -> Iterator[range]:

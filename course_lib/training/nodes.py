@@ -13,6 +13,8 @@ from course_lib.language.words import tr
 from course_lib.training.settings import RunConfig
 
 HERE = "localhost"
+# If a node loses its power or network, ssh ends after a minute. Nobody could answer a question for a password.
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
 # a line of a hostfile
 HOST = re.compile(r"(\S+)\s+slots=(0*[1-9]\d*)")
 
@@ -23,7 +25,7 @@ class Nodes:
 
     slots: dict[str, int]  # name → number of ranks
     started_by: Literal["", "ssh", "srun"] = ""  # "": this process starts the ranks on this machine
-    address: str = ""  # of the first node, for the ranks of the others; "": DeepSpeed's launcher finds it
+    address: str = "127.0.0.1"  # of the first node, for the ranks of the others
 
     @property
     def ranks(self) -> int:
@@ -49,7 +51,10 @@ def find(settings: RunConfig) -> Nodes:
         raise UsageError("srun: not allowed; start `course` once in the job, without srun: it starts all ranks")
     if launch.hostfile:
         slots = read_hostfile(launch.hostfile)
-        return Nodes(slots, "ssh" if len(slots) > 1 else "", launch.master_addr)
+        if len(slots) == 1:
+            return Nodes(slots)
+        address = launch.master_addr or _ask(*SSH, next(iter(slots)), "hostname -I").split()[0]
+        return Nodes(slots, "ssh", address)
     wanted, present = launch.ranks, gpus(settings)
     if wanted and present and wanted > present:
         raise UsageError(
@@ -90,7 +95,7 @@ def read_hostfile(path: Path) -> dict[str, int]:
 
 
 def _ask(*command: str) -> str:
-    """Return the output of a Slurm command. Raises UsageError if it fails."""
+    """Return the output of a command of Slurm or on another node. Raises UsageError if it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:

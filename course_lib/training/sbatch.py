@@ -11,7 +11,7 @@ from course_lib.settings import profiles
 from course_lib.training.interruptions import STOP
 from course_lib.training.settings import LaunchConfig
 
-# Slurm may send the signal up to 60 s early; the current step and the checkpoint get 120 s (monitor.PATIENCE).
+# Slurm may send the signal up to 60 s early; the current step and the checkpoint get 120 s (watch.PATIENCE).
 LEAD = 300
 # exit code of a run that the stop request has stopped, with a checkpoint
 STOPPED = 128 + STOP
@@ -49,10 +49,9 @@ def script(
         "partition": slurm.partition,
         "account": slurm.account,
         "nodes": slurm.nodes,
-        # DeepSpeed's launcher starts the ranks of its node.
-        "ntasks-per-node": 1,
+        "ntasks-per-node": launch.ranks,
         "gpus-per-node": "" if launch.device == "cpu" else launch.ranks,
-        "cpus-per-task": launch.ranks * slurm.cpus_per_rank,
+        "cpus-per-task": slurm.cpus_per_rank,
         "mem": slurm.memory,
         "time": slurm.time,
         "signal": f"B:USR1@{LEAD}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from course_lib.training.launch import free_port
+from course_lib.training.starter import free_port
 
 from tests.bench.slurm_cluster import PATH, lacking
 from tests.waiting import until
