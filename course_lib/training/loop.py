@@ -147,6 +147,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 is_last = step == steps
             else:
                 seconds = seconds_before + meter.seconds()
+                assert chosen.max_seconds
                 rate = learning_rate_at_time(settings.optimizer.lr, seconds, chosen.max_seconds)
                 is_last = seconds >= chosen.max_seconds
             norm = engine.step(rate)
