@@ -126,7 +126,7 @@ class Gpt2(Run):
         """Return the mean cross-entropy [nats per token] for {"tokens": ids [B, S + 1]}, MASKED where there is none."""
         from torch.nn.functional import cross_entropy
 
-        tokens, labels = batch["tokens"], self._labels(batch)
+        tokens, labels = batch["tokens"], self.labels(batch)
         # No token attends to padding on the right or to the place before a remainder, so any id will do there.
         inputs, mask = tokens[:, :-1], None
         if self.settings.data.packing == "best-fit":
@@ -137,9 +137,9 @@ class Gpt2(Run):
 
     @override
     def targets(self, batch: Any) -> Any:
-        return (self._labels(batch) != MASKED).sum()
+        return (self.labels(batch) != MASKED).sum()
 
-    def _labels(self, batch: Any) -> Any:
+    def labels(self, batch: Any) -> Any:
         """Return the label at each position of the input [B, S]: the id of the next token, or MASKED."""
         tokens = batch["tokens"]
         # A token with no token before it is not predicted.
