@@ -1,7 +1,7 @@
 """Safe loader for .pt files from untrusted sources, which runs no code from them.
 
 A pickle can call any function by name. `torch.load(weights_only=True)` only calls those that rebuild tensors, but
-Megatron and DeepSpeed also store training arguments, which are read, and objects, which become an empty `Inert`.
+Megatron and DeepSpeed also store training arguments, which are read, and objects, which become an `Inert`.
 """
 
 import pickle
@@ -9,8 +9,10 @@ import re
 import warnings
 import zipfile
 from argparse import Namespace
+from collections.abc import Mapping
 from enum import EnumType
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -31,11 +33,15 @@ FORBIDDEN = re.compile(r"GLOBAL (\S+) w|unrecognized function")
 
 
 class Inert:
-    """A placeholder for a pickled object that is not needed; it discards the object's state."""
+    """A placeholder for a pickled object: its fields, without the code of its class."""
+
+    fields: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, *_: Any) -> None: ...
 
-    def __setstate__(self, _: Any) -> None: ...
+    def __setstate__(self, state: Any) -> None:
+        if isinstance(state, dict):
+            self.fields = state
 
 
 def member(kind: Any, name: str) -> Any:

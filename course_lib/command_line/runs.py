@@ -1,13 +1,17 @@
-"""The three training verbs, the export of their runs, and the settings that they share with `course memory`."""
+"""The three training verbs, the memory plan of a run, and the export of what it has trained."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.command_line import output
+from course_lib.command_line.from_options import Lists
+from course_lib.command_line.options import Config, MayHold, Note, Output, Overrides, path
+from course_lib.command_line.options import output as output_option
 from course_lib.command_line.output import Shown
 from course_lib.errors import UsageError, notify
 from course_lib.gptsan.config import GptsanConfig
@@ -21,66 +25,228 @@ from course_lib.settings import config as configuration
 from course_lib.settings import profiles
 from course_lib.training import sbatch
 from course_lib.training.run_dir import CONFIG, MODEL
+from course_lib.training.settings import RunConfig
+
+if TYPE_CHECKING:
+    from course_lib.training.run import Run
+
+# The settings of each kind of run. A file without `kind`, as earlier versions wrote it, is of the first that takes it.
+KINDS: dict[str, type[RunConfig]] = {"pretrain": PretrainConfig, "gptsan": GptsanConfig, "prefix": PrefixConfig}
+
+# Options of the three training verbs.
+RunFolder = Annotated[Path | None, output_option("folder of the run; overrides engine.output_dir"), Note.PRODUCT]
+Resume = Annotated[bool, Option("--resume", help="continue from the last complete checkpoint")]
+PrintSbatch = Annotated[bool, Option("--print-sbatch", help="print a Slurm script for this run, and do not start it")]
 
 
-@dataclass(frozen=True)
-class RunKind:
-    """A kind of training run: its verb, its settings, and its package, whose module `export` exports a run."""
+def pretrain(
+    target: RunFolder = None,
+    config: Annotated[Config, Lists(PretrainConfig)] = None,
+    overrides: Overrides = None,
+    *,
+    resume: Resume = False,
+    print_sbatch: PrintSbatch = False,
+) -> object:
+    """Pretrain a GPT-2 or GPT-NeoX and export it.
 
-    verb: str
-    settings: type[Any]
-    package: str
-    task: str  # module:class of the task in this package
-    of_profile: Callable[[str | None], str]  # profile name → settings file for its run
-    complete: Callable[[Any, Path], Any]  # (settings, their file) → settings with course products where unset
-    planned: Callable[[Any, Path], Any] = lambda settings, _file: settings  # `complete` for the planner
-    product: Callable[[Any], str] = lambda _settings: MODEL  # settings → name of what is exported in the run's folder
+    The settings are those of the YAML file or profile that -c names, by default those of the current profile's run.
+    Inputs that they leave unset are the products of the profile.
+    """
+    # The settings are checked before torch is imported, which takes seconds.
+    file = pretrain_file(config)
+    settings = configuration.load(PretrainConfig, file, overrides or ())
+    if print_sbatch:
+        return sbatch.script(settings.launch, ["pretrain"], file, overrides, target).rstrip("\n")
+    settings = _in_folder(_complete_pretrain(settings), target)
+    from course_lib.pretrain.gpt2 import Gpt2
 
-    def read(self, file: Path | None, overrides: Sequence[str] | None) -> tuple[Any, Path]:
-        """Return a run's settings and their file: the one of -c, or that of the profile -c names or the current one."""
-        profile = profiles.named(file)
-        if file is None or profile:
-            file = Path(self.of_profile(profile))
-            line = tr("settings: {path}, the run of profile {profile}", path=file, profile=profile or profiles.name())
-            notify(line)
-        return configuration.load(self.settings, file, overrides or ()), file
-
-    def train(
-        self,
-        target: Annotated[Path | None, "folder of the run; overrides engine.output_dir"] = None,
-        config: Path | None = None,
-        overrides: Sequence[str] = (),
-        *,
-        resume: Annotated[bool, "continue from the last complete checkpoint"] = False,
-        print_sbatch: Annotated[bool, "print a Slurm script for this run, and do not start it"] = False,
-    ) -> object:
-        """Train a model with DeepSpeed and export it.
-
-        The settings are those of the YAML file or profile that -c names, by default those of the current profile's run.
-        Inputs that they leave unset are the products of the profile.
-        """
-        # The settings are checked before torch is imported, which takes seconds.
-        settings, file = self.read(config, overrides)
-        if print_sbatch:
-            return sbatch.script(settings.launch, self.verb.split(), file, overrides, target).rstrip("\n")
-        settings = self.complete(settings, file)
-        if target:
-            settings = replace(settings, engine=replace(settings.engine, output_dir=target))
-        from course_lib.training.loop import train
-
-        run = train(self.load(self.task)(settings), resume)
-        # One of several ranks; the process that has started them exports.
-        if run is None:
-            return None
-        product = run.folder / self.product(settings)
-        return f"{output.text(self.load('export:export')(run.folder, product))} → {product}"
-
-    def load(self, name: str) -> Any:
-        """Return a class or function of the package, given as module:name."""
-        return resolve_name(f"course_lib.{self.package}.{name}")
+    return _train(Gpt2(settings), resume, MODEL)
 
 
-def _complete_pretrain(settings: PretrainConfig, _file: Path) -> PretrainConfig:
+def gptsan_train(
+    target: RunFolder = None,
+    config: Annotated[Config, Lists(GptsanConfig)] = None,
+    overrides: Overrides = None,
+    *,
+    resume: Resume = False,
+    print_sbatch: PrintSbatch = False,
+) -> object:
+    """Train a GPTSAN, or those parts that are not frozen, and export it.
+
+    The settings are those of the YAML file or profile that -c names, by default those of the current profile's run.
+    Inputs that they leave unset are the products of the profile.
+    """
+    file = gptsan_file(config)
+    settings = configuration.load(GptsanConfig, file, overrides or ())
+    if print_sbatch:
+        return sbatch.script(settings.launch, ["gptsan", "train"], file, overrides, target).rstrip("\n")
+    settings = _in_folder(_complete_gptsan(settings, file), target)
+    from course_lib.gptsan.run import Gptsan
+
+    return _train(Gptsan(settings), resume, MODEL)
+
+
+def prefix_train(
+    target: RunFolder = None,
+    config: Annotated[Config, Lists(PrefixConfig)] = None,
+    overrides: Overrides = None,
+    *,
+    resume: Resume = False,
+    print_sbatch: PrintSbatch = False,
+) -> object:
+    """Train a prefix of a frozen model and export it.
+
+    The settings are those of the YAML file or profile that -c names, by default those of the current profile's run.
+    Inputs that they leave unset are the products of the profile.
+    """
+    file = prefix_file(config)
+    settings = configuration.load(PrefixConfig, file, overrides or ())
+    if print_sbatch:
+        return sbatch.script(settings.launch, ["prefix", "train"], file, overrides, target).rstrip("\n")
+    settings = _in_folder(_complete_prefix(settings), target)
+    from course_lib.prefix.run import PrefixRun
+
+    return _train(PrefixRun(settings), resume, MODEL if settings.model.method == "full" else FILE)
+
+
+def memory(
+    config: Config = None,
+    overrides: Overrides = None,
+    *,
+    gpus: Annotated[int | None, Option("--gpus", min=1, help="GPUs; default: launch.ranks")] = None,
+) -> object:
+    """Plan the GPU memory of a run for every ZeRO stage and recompute choice, and list the cards that it fits.
+
+    The settings are those of `course pretrain`, `course gptsan train` or `course prefix train`.
+    """
+    from course_lib.training import planner
+
+    settings = planned(config, overrides)
+    settings.batch.resolve(gpus or settings.launch.ranks or 1)
+    return Shown(planner.report(settings, gpus), planner.table(settings, gpus))
+
+
+def _is_model_of(run: Path, target: Path) -> bool:
+    """Return whether a product is what a run exports into its own folder."""
+    return target.absolute() == run.absolute() / MODEL
+
+
+def export(
+    run: Annotated[Path, Argument(metavar="RUN", help="folder of a run", parser=path), MayHold(_is_model_of)],
+    target: Output,
+    *,
+    step: Annotated[int | None, Option("--step", min=0, help="checkpoint to export; default: the latest one")] = None,
+    dtype: Annotated[
+        NumberFormat | None,
+        Option("--dtype", help="number format of the weights; default: that of the training"),
+    ] = None,
+    license: Annotated[str | None, Option("--license", help="license on the model card, such as apache-2.0")] = None,
+) -> object:
+    """Export what a run has trained: a model, with its tokenizer, as a Hugging Face folder, or a prefix as a file.
+
+    All options but --step are for a GPT-2 or GPT-NeoX.
+    """
+    settings = load(run / CONFIG)
+    if isinstance(settings, PretrainConfig):
+        from course_lib.pretrain.export import export as export_model
+
+        return export_model(run, target, dtype, license, step)
+    verb = "gptsan train" if isinstance(settings, GptsanConfig) else "prefix train"
+    for option, value in (("--dtype", dtype), ("--license", license)):
+        if value is not None:
+            raise UsageError(f"{option}: not allowed for a run of `course {verb}`; allowed: --step")
+    if isinstance(settings, GptsanConfig):
+        from course_lib.gptsan.run import Gptsan
+
+        return Gptsan(_in_folder(settings, run)).export(target, step)
+    from course_lib.prefix.export import export as export_prefix
+
+    return export_prefix(run, target, step)
+
+
+def load(file: Path, overrides: Sequence[str] | None = None) -> RunConfig:
+    """Return the settings of a run of the kind that the file names; without `kind`, of the first that accepts them.
+
+    Raises UsageError if there is no such kind, or if it does not accept the settings. Without `kind`, the error is that
+    of the first kind.
+    """
+    values = profiles.read_yaml(profiles.find(file))
+    if "kind" in values:
+        kind = str(values["kind"])
+        if kind not in KINDS:
+            raise UsageError(f"{file}: kind: {kind!r} is not allowed; allowed: {', '.join(KINDS)}")
+        return configuration.load(KINDS[kind], file, overrides or ())
+    errors = []
+    for cls in KINDS.values():
+        try:
+            return configuration.load(cls, file, overrides or ())
+        except UsageError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def planned(config: Path | None, overrides: Sequence[str] | None) -> RunConfig:
+    """Return the settings of a run for the memory planner; without a file, those of the profile's pretraining."""
+    if config is None or profiles.named(config):
+        return configuration.load(PretrainConfig, pretrain_file(config), overrides or ())
+    settings = load(config, overrides)
+    if isinstance(settings, GptsanConfig) and not _has_shape(config):
+        from course_lib.gptsan import products
+
+        return products.planned(settings)
+    return settings
+
+
+def pretrain_file(config: Path | None) -> Path:
+    """Return the settings file that -c names, or that of the profile's pretraining."""
+    profile = profiles.named(config)
+    if config and not profile:
+        return config
+    return _of_profile(profile, configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config)
+
+
+def gptsan_file(config: Path | None) -> Path:
+    """Return the settings file that -c names, or that of the run that trains the profile's extra stage."""
+    profile = profiles.named(config)
+    if config and not profile:
+        return config
+    return _of_profile(profile, configuration.section("gptsan.recipe", GptsanRecipe, of=profile).extra)
+
+
+def prefix_file(config: Path | None) -> Path:
+    """Return the settings file that -c names, or that of the profile's first prefix."""
+    profile = profiles.named(config)
+    if config and not profile:
+        return config
+    return _of_profile(profile, configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0])
+
+
+def _of_profile(profile: str | None, file: str) -> Path:
+    """Return the settings file that a profile names, None: the current one, and tell the user so."""
+    notify(tr("settings: {path}, the run of profile {profile}", path=file, profile=profile or profiles.name()))
+    return Path(file)
+
+
+def _in_folder(settings: Any, target: Path | None) -> Any:
+    """Return the settings of a run in the folder that -o names, if it names one."""
+    if target is None:
+        return settings
+    return replace(settings, engine=replace(settings.engine, output_dir=target))
+
+
+def _train(run: "Run", resume: bool, name: str) -> str | None:
+    """Train a run and export it as `name` in its folder; return what is printed."""
+    from course_lib.training.loop import train
+
+    trained = train(run, resume)
+    # Of several ranks, the process that started them exports, or else the first rank.
+    if not trained.goes_on:
+        return None
+    product = trained.folder / name
+    return f"{output.text(run.export(product))} → {product}"
+
+
+def _complete_pretrain(settings: PretrainConfig) -> PretrainConfig:
     """Return the settings, using the profile's token files and tokenizer if neither is set."""
     from course_lib.pretrain.products import TOKENS, with_products
     from course_lib.subword.products import tokenizer
@@ -88,10 +254,6 @@ def _complete_pretrain(settings: PretrainConfig, _file: Path) -> PretrainConfig:
     if settings.data.input and settings.data.tokenizer:
         return settings
     return with_products(settings, TOKENS.path(), tokenizer().path())
-
-
-def _gptsan_of_profile(profile: str | None) -> str:
-    return configuration.section("gptsan.recipe", GptsanRecipe, of=profile).extra
 
 
 def _complete_gptsan(settings: GptsanConfig, file: Path) -> GptsanConfig:
@@ -107,7 +269,7 @@ def _complete_gptsan(settings: GptsanConfig, file: Path) -> GptsanConfig:
         if settings.data.input is None:
             settings = products.with_data(settings, products.CORPUS.path(), products.VOCABULARY.path())
         return settings
-    if fresh and file.name != _gptsan_of_profile(None):
+    if fresh and file.name != configuration.section("gptsan.recipe", GptsanRecipe).extra:
         raise UsageError(
             f"model.checkpoint: not set; the shape in {file} is for the memory planner only; "
             "give a folder written by `course gptsan add-extra-stage`"
@@ -119,18 +281,12 @@ def _complete_gptsan(settings: GptsanConfig, file: Path) -> GptsanConfig:
     return settings
 
 
-def _planned_gptsan(settings: GptsanConfig, file: Path) -> GptsanConfig:
-    from course_lib.gptsan.products import planned
-
-    return settings if _has_shape(file) else planned(settings)
-
-
 def _has_shape(file: Path) -> bool:
     model = profiles.read_yaml(profiles.find(file)).get("model")
     return isinstance(model, dict) and "shape" in model
 
 
-def _complete_prefix(settings: PrefixConfig, _file: Path) -> PrefixConfig:
+def _complete_prefix(settings: PrefixConfig) -> PrefixConfig:
     """Return the settings, using the course's samples for the task and the profile's base model where unset."""
     from course_lib.prefix import products
 
@@ -140,81 +296,3 @@ def _complete_prefix(settings: PrefixConfig, _file: Path) -> PrefixConfig:
     if settings.model.base:
         return settings
     return replace(settings, model=replace(settings.model, base=products.base().path() / products.MODEL))
-
-
-PRETRAIN = RunKind(
-    "pretrain",
-    PretrainConfig,
-    "pretrain",
-    "gpt2:Gpt2",
-    of_profile=lambda profile: configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config,
-    complete=_complete_pretrain,
-)
-GPTSAN = RunKind(
-    "gptsan train", GptsanConfig, "gptsan", "run:Gptsan", _gptsan_of_profile, _complete_gptsan, _planned_gptsan
-)
-PREFIX = RunKind(
-    "prefix train",
-    PrefixConfig,
-    "prefix",
-    "run:PrefixRun",
-    of_profile=lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0],
-    complete=_complete_prefix,
-    product=lambda settings: MODEL if settings.model.method == "full" else FILE,
-)
-KINDS = (PRETRAIN, GPTSAN, PREFIX)
-
-
-def kind_of(file: Path | None) -> RunKind:
-    """Return the kind of run that matches the most keys in a settings file; without a file, PRETRAIN."""
-    keys = configuration.flat(profiles.read_yaml(profiles.find(file))).keys() if file else set()
-    # On a tie, min returns the first kind.
-    return min(KINDS, key=lambda kind: len(keys - {key for key, *_ in configuration.describe(kind.settings)}))
-
-
-def settings_of(file: Path | None, overrides: Sequence[str] | None) -> Any:
-    """Return the settings of a run for the planner."""
-    kind = kind_of(file)
-    return kind.planned(*kind.read(file, overrides))
-
-
-def memory(
-    config: Path | None = None,
-    overrides: Sequence[str] = (),
-    *,
-    gpus: Annotated[int | None, "GPUs; default: launch.ranks", {"min": 1}] = None,
-) -> object:
-    """Plan the GPU memory of a run for every ZeRO stage and recompute choice, and list the cards that it fits.
-
-    The settings are those of `course pretrain`, `course gptsan train` or `course prefix train`.
-    """
-    from course_lib.training import planner
-
-    settings = settings_of(config, overrides)
-    settings.batch.resolve(gpus or settings.launch.ranks or 1)
-    return Shown(planner.report(settings, gpus), planner.table(settings, gpus))
-
-
-def _is_model_of(run: Path, target: Path) -> bool:
-    """Return whether a product is what a run exports into its own folder."""
-    return target.absolute() == run.absolute() / MODEL
-
-
-def export(
-    run: Annotated[Path, "folder of a run", {"holds": _is_model_of}],
-    target: Path,
-    *,
-    step: Annotated[int | None, "checkpoint to export; default: the latest one", {"min": 0}] = None,
-    dtype: Annotated[NumberFormat | None, "number format of the weights; default: that of the training"] = None,
-    license: Annotated[str | None, "license on the model card, such as apache-2.0"] = None,
-) -> object:
-    """Export what a run has trained: a model, with its tokenizer, as a Hugging Face folder, or a prefix as a file.
-
-    All options but --step are for a GPT-2 or GPT-NeoX.
-    """
-    kind = kind_of(run / CONFIG)
-    given = {"step": step, "dtype": dtype, "license": license}
-    given = {name: value for name, value in given.items() if value is not None}
-    if kind is not PRETRAIN and (wrong := given.keys() - {"step"}):
-        raise UsageError(f"--{min(wrong)}: not allowed for a run of `course {kind.verb}`; allowed: --step")
-    return kind.load("export:export")(run, target, **given)

@@ -18,34 +18,41 @@ from course_lib.training.parameter_groups import decays
 LOGIT_BYTES = 20
 
 
-def gptsan_sizes(settings: Any, shape: GPTSANShape, length: int) -> Sizes:
-    """Return the sizes and FLOPs of a run with these settings, a GptsanConfig, on examples of `length` tokens."""
+def gptsan_sizes(settings: Any, shape: GPTSANShape, length: int, autocast: bool) -> Sizes:
+    """Return the sizes and FLOPs of a run with these settings, a GptsanConfig, on examples of `length` tokens.
+
+    With `autocast`, the trained weights are in fp32 and so are the norms and the residual stream on a GPU; frozen
+    weights and matrix products are in the run's dtype.
+    """
     named, frozen = parameters(shape), settings.frozen(shape)
-    profile = _Profile(settings, shape, length, named.keys() - frozen)
+    trained = {name: size for name, size in named.items() if name not in frozen}
+    profile = _Profile(settings, shape, length, trained, autocast)
     return Sizes(
-        trained=tuple((size, decays(name)) for name, size in named.items() if name not in frozen),
+        trained=tuple((size, decays(name)) for name, size in trained.items()),
         frozen=tuple(size for name, size in named.items() if name in frozen),
         activations=profile.activations(),
         logits=LOGIT_BYTES * profile.tokens * shape.vocab_size,
         block=profile.block(),
         flops_per_token=profile.flops_per_token(),
         length=length,
+        casts=profile.casts(),
     )
 
 
 class _Profile:
     """Activations and floating-point operations for one micro-batch, computed layer by layer."""
 
-    def __init__(self, settings: Any, shape: GPTSANShape, length: int, trained: set[str]) -> None:
-        self.shape, self.length, self.trained = shape, length, trained
+    def __init__(self, settings: Any, shape: GPTSANShape, length: int, trained: dict[str, int], autocast: bool) -> None:
+        self.shape, self.length, self.trained, self.autocast = shape, length, trained, autocast
         self.again = bool(settings.model.recompute == "full")
         self.jitter = bool(settings.loss.router_jitter)
         # The spout takes up a position, and only with it is there an attention mask [T, T+1].
         self.mask: int = length * (length + 1) if settings.spout.mode != "none" else 0
         self.tokens: int = settings.batch.micro_size * length
         self.width: int = BYTES[settings.precision.dtype]
-        # Bytes in a [B, T, d_model] tensor.
+        # Bytes in a [B, T, d_model] tensor: in matrix products, and in norms and the residual stream.
         self.stream: int = self.width * self.tokens * shape.d_model
+        self.residual: int = 4 * self.tokens * shape.d_model if autocast else self.stream
         self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(shape.num_layers)]
         # Layers that trained embeddings or extra positions feed directly.
         self.fed = {0} if self._has(*EMBEDDINGS) else set()
@@ -63,12 +70,14 @@ class _Profile:
         if layer < self.first:
             return 0
         learns = self.learns[layer]
-        # Always stored: q, k, v, the attention output and the norm input. Also stored in a trained layer: x.
-        attention = (5 + learns) * self.stream + self._core()
+        # Always stored: q, k, v, the attention output and the norm input. Also stored in a trained layer: x, which
+        # autocast casts three times, for q, k and v.
+        inputs = learns * (3 if self.autocast else 1)
+        attention = (4 + inputs) * self.stream + self.residual + self._core()
         if layer >= self.shape.num_switch_layers:
             # Always stored: the inputs to swish and the norm. Also stored in a trained layer: the swish output and x.
             wide = self.width * self.tokens * self.shape.d_ext
-            return attention + (1 + learns) * (self.stream + wide)
+            return attention + self.residual + learns * self.stream + (1 + learns) * wide
         return attention + self._switch(learns)
 
     def _core(self) -> int:
@@ -85,12 +94,12 @@ class _Profile:
             router += full
         # Each token goes to one expert, so the hidden activations of all experts form one tensor [B·T, d_ff].
         hidden = self.width * self.tokens * self.shape.d_ff
-        # Always stored: the expert output, the gated output, the tanh output and the norm input. Also stored in a
+        # Always stored: the expert output and the tanh output, the gated output and the norm input. Also stored in a
         # trained layer: x, and x sorted by expert.
-        streams = 4 + 2 * learns
+        streams = (2 + 2 * learns) * self.stream + 2 * self.residual
         # Per token: three copies of the probabilities, plus indices, gates and norm statistics.
         small = 12 * experts + 20 + 6 * self.width
-        return streams * self.stream + hidden + router + small * self.tokens
+        return streams + hidden + router + small * self.tokens
 
     def activations(self) -> int:
         """Return the activations [bytes] that the forward pass stores, from the embedding to the input of the head.
@@ -101,7 +110,7 @@ class _Profile:
         ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])
         if self.again:
             router = 12 * self.tokens * self.shape.num_experts * sum(self.learns[: self.shape.num_switch_layers])
-            return (self.shape.num_layers - self.first + ends) * self.stream + self.mask + router
+            return (self.shape.num_layers - self.first) * self.residual + ends * self.stream + self.mask + router
         return sum(map(self.kept, range(self.shape.num_layers))) + ends * self.stream
 
     def block(self) -> int:
@@ -110,9 +119,24 @@ class _Profile:
         for layer in range(self.first, self.shape.num_layers):
             # The backward pass handles one expert at a time.
             wide = shape.d_ext if layer >= shape.num_switch_layers else shape.d_ff // shape.num_experts
-            kept = self.kept(layer) - self.stream if self.again else 0
-            needs.append(kept + max(2 * self.width * self.tokens * wide, 4 * self.stream, self._core()))
+            kept = self.kept(layer) - self.residual + self._cast(f"model.blocks.{layer}.") if self.again else 0
+            needs.append(kept + max(2 * self.width * self.tokens * wide, 4 * self.residual, self._core()))
         return max(needs)
+
+    def casts(self) -> int:
+        """Return the bytes of the casts of trained weights that autograd stores. Recomputed layers store none."""
+        return self._cast("") - (self._cast("model.blocks.") if self.again else 0)
+
+    def _cast(self, prefix: str) -> int:
+        """Return the bytes of the casts of the trained weights whose name begins with `prefix`.
+
+        Autocast casts all matrices but the routers', and the embedding for the head.
+        """
+        if not self.autocast:
+            return 0
+        left = ("norm.", "router.", "position_embeddings.")
+        names = [name for name in self.trained if name.startswith(prefix) and not any(part in name for part in left)]
+        return self.width * sum(self.trained[name] for name in names)
 
     def flops_per_token(self) -> float:
         """Return the floating-point operations for training on one token.

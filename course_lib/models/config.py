@@ -93,25 +93,59 @@ class ModelConfig:
         """
         return 6.0 * (self.parameters() - self.looked_up) + 12.0 * self.num_layers * self.hidden_size * seq_length
 
-    def sizes(self, micro_batch: int, seq_length: int, dtype: NumberFormat) -> Sizes:
-        """Return the sizes for a run that trains all parameters, in `dtype`, on `micro_batch` samples at a time."""
-        kept = self._activations(micro_batch, seq_length, BYTES[dtype])
-        return Sizes(tuple(self.tensors()), (), *kept, self.flops_per_token(seq_length), seq_length)
+    def matrices(self) -> tuple[tuple[int, ...], ...]:
+        """Return the elements of the matrices of the blocks, which Muon updates, in one tuple for each shape."""
+        h, f = self.hidden_size, self.ffn
+        return tuple((elements,) * self.num_layers for elements in (3 * h * h, h * h, h * f, f * h))
 
-    def _activations(self, micro_batch: int, length: int, width: int) -> tuple[int, int, int]:
+    def sizes(self, micro_batch: int, seq_length: int, dtype: NumberFormat, autocast: bool) -> Sizes:
+        """Return the sizes for a run that trains all parameters on `micro_batch` samples at a time.
+
+        The weights are in `dtype` or, with `autocast`, in fp32; then only the matrix products are in `dtype`.
+        """
+        width = BYTES[dtype]
+        activations, logits, block = self._activations(micro_batch, seq_length, width, 4 if autocast else width)
+        casts = width * self._cast_after_forward() if autocast else 0
+        if casts and self.recompute != "none":
+            # The backward pass casts the weights of a block again.
+            block += width * sum(map(max, self.matrices()))
+        return Sizes(
+            trained=tuple(self.tensors()),
+            frozen=(),
+            activations=activations,
+            logits=logits,
+            block=block,
+            flops_per_token=self.flops_per_token(seq_length),
+            length=seq_length,
+            casts=casts,
+            matrices=self.matrices(),
+        )
+
+    def _cast_after_forward(self) -> int:
+        """Return the elements of the weights whose casts autograd stores: the head's, and those of the matrices.
+
+        A part of a block that is recomputed stores none.
+        """
+        attention, feed_forward = self.matrices()[:2], self.matrices()[2:]
+        stored = {"none": attention + feed_forward, "core_attn": attention + feed_forward, "full_attn": feed_forward}
+        head = self.vocab_size * self.hidden_size
+        return head + sum(sum(elements) for elements in stored.get(self.recompute, ()))
+
+    def _activations(self, micro_batch: int, length: int, width: int, residual_width: int) -> tuple[int, int, int]:
         """Return the bytes for stored activations, logits with the loss, and one block's backward pass.
 
         In 16 bits, a block stores 34·s·b·h bytes, with one byte per dropout element, and 5·a·s²·b bytes for the
         attention scores (Korthikanti et al., arXiv:2205.05198), of which only eager attention stores more than one
-        value per query and head. `width` is the bytes per element.
+        value per query and head. `width` is the bytes per element in matrix products, `residual_width` those in the
+        residual stream, which autocast leaves in fp32.
         """
         tokens = micro_batch * length
         stream, wide = tokens * self.hidden_size, tokens * self.ffn
         rows = tokens * self.num_attention_heads
         mask = stream if self.hidden_dropout_prob else 0
         neox, eager = self.architecture == "gpt-neox", self.attention == "eager"
-        # GPT-NeoX computes the softmax in fp32 and casts the result to the model's dtype.
-        softmax = 4 if neox else width
+        # GPT-NeoX and autocast compute the softmax in fp32; the result is cast to the model's dtype.
+        softmax = 4 if neox else residual_width
         read = width + 1 if self.attention_probs_dropout_prob else width if softmax != width else 0
         core = rows * length * (softmax + read) if eager else 4 * rows
         # q, k, v and the input to the projection.
@@ -119,16 +153,24 @@ class ModelConfig:
         # GPT-NeoX also stores the rotated q and k. v is a view of the tensor with the unrotated q, k and v, which stays
         # in memory unless eager attention copies v. Fused attention also stores its output.
         if neox:
-            attention += 2 * width * stream
+            # Under autocast, q and k are rotated in fp32; what softmax(QKᵀ)V reads is cast again.
+            attention += 2 * (residual_width if self.recompute == "core_attn" else width) * stream
             core += (-2 if eager else 1) * width * stream
         # Inputs to the two norms and to the matrices after them; with a parallel residual, both norms share an input.
-        reads = 3 if self.use_parallel_residual else 4
-        rest = reads * width * stream + (GELU_KEEPS + 1) * width * wide + mask
+        norms = 1 if self.use_parallel_residual else 2
+        rest = (norms * residual_width + 2 * width) * stream + (GELU_KEEPS + 1) * width * wide + mask
         block = rest + attention + core
-        kept_by = {"none": block, "core_attn": rest + attention, "full_attn": rest, "full": width * stream}
+        # Recomputation stores the input to what it recomputes, which for the attention is the output of a norm.
+        input_of_attention = (residual_width - width) * stream
+        kept_by = {
+            "none": block,
+            "core_attn": rest + attention,
+            "full_attn": rest + input_of_attention,
+            "full": residual_width * stream,
+        }
         kept = kept_by[self.recompute]
         # Outside the blocks: embedding, last norm, output head.
-        ends = 2 * width * stream + mask
+        ends = (residual_width + width) * stream + mask
         # The recomputed activations of one block, and the gradients of its widest tensors.
         again = block - kept + max(2 * width * wide, core)
         return self.num_layers * kept + ends, LOGIT_BYTES * tokens * self.vocab_size, again

@@ -17,6 +17,11 @@ class Sizes:
     block: int  # needed for one block's backward pass, after the logits are freed [bytes]
     flops_per_token: float  # floating-point operations to train on one token
     length: int  # tokens per sample
+    # Casts of fp32 weights to 16 bits that the backward pass still needs after the forward pass [bytes]; 0 without
+    # autocast.
+    casts: int = 0
+    # elements of each matrix that Muon updates instead of AdamW, by shape
+    matrices: tuple[tuple[int, ...], ...] = ()
 
     @property
     def parameters(self) -> int:

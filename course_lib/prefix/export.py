@@ -8,8 +8,8 @@ import orjson
 import torch
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.deepspeed_shards import read_weights
 from course_lib.checkpoints.quiet import quiet
+from course_lib.checkpoints.training_state import read_weights
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
 from course_lib.prefix.config import PrefixConfig

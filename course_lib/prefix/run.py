@@ -20,9 +20,8 @@ from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import TokenRow
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.text_codec import TextCodec
-from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData
 from course_lib.training.settings import ResolvedBatch
 
 
@@ -89,8 +88,10 @@ class PrefixRun(Run):
                 raise CourseError(f"{place}: the tokenizer gives ids that the base does not have")
 
     @override
-    def steps(self, batch: ResolvedBatch) -> int:
+    def steps(self, batch: ResolvedBatch) -> int | None:
         engine = self.settings.engine
+        if engine.max_seconds is not None:
+            return None
         rows = int((engine.num_train_epochs or 1) * len(self.rows()[0]))
         steps = engine.max_steps or rows // batch.total
         if not steps:
@@ -107,16 +108,9 @@ class PrefixRun(Run):
 
     @override
     def identity(self) -> dict[str, Any]:
-        values, path = config.to_dict(self.settings), self.texts.path
+        path = self.texts.path
         return {
-            "settings": chosen(
-                self.settings,
-                model=["method", "length", "input_dim", "hidden_dim", "dropout"],
-                data=[key for key in values["data"] if key != "input"],
-                optimizer=[key for key in values["optimizer"] if key != "fused"],
-                precision=["dtype"],
-                engine=["seed"],
-            ),
+            "settings": self.settings.identity(),
             "inputs": {path.name: sha256(path)},
             "base": frozen_base.digest(self.base),
             "shape": asdict(Shape.of(frozen_base.read_config(self.base))),
@@ -136,10 +130,10 @@ class PrefixRun(Run):
         return build(self.settings)
 
     @override
-    def data(self, number: int) -> RunData:
+    def data(self, number: int | None) -> RunData:
         (train, held_out), seed = self.rows(), self.settings.engine.seed
         return RunData(
-            train=samples.Samples(train, number, seed),
+            train=samples.Samples(train, number or ENDLESS, seed),
             validation=samples.Samples(held_out, len(held_out), seed, shuffle=False) if held_out else None,
             test=None,
             tokens_per_sample=mean(len(row.ids) - 1 for row in train),

@@ -11,37 +11,39 @@ no `</s>` precedes it. Its first token has nothing before it, so it is read, but
 """
 
 import math
-from collections.abc import Iterator
-from itertools import count, islice
 from typing import Any
 
 import numpy as np
 
 from course_lib.pretrain.sampling import Array, Concatenated
+from course_lib.training.run import ENDLESS
 
 WINDOW = 200  # pieces that are packed together, the longest first
 NO_TOKEN = -100  # where a sample has no token: before a remainder, and in padding; as a label, it has no loss
 
 
 class PackedDocuments:
-    """At least `samples` samples of a corpus, in a new random order for each epoch (None: one epoch)."""
+    """At least `samples` samples of a corpus, in a new random order for each epoch (None: one epoch).
+
+    ENDLESS samples are packed as they are read.
+    """
 
     def __init__(self, corpus: Concatenated, seq_length: int, samples: int | None, seed: int, end: int) -> None:
         """Take the token id `end`, which each document of the corpus ends with."""
         self.corpus, self.end, self.seq_length, self.seed = corpus, end, seq_length, seed
         self.pieces = Pieces(corpus.sizes, seq_length)
-        # the pieces of each sample
+        # the pieces of each sample, and the number of epochs that they are from
         self.samples: list[list[int]] = []
+        self.epochs = 0
+        self._add_epoch()
         # number of samples in the first epoch
-        self.first_epoch = 0
-        for epoch in self._epochs():
-            self.first_epoch = self.first_epoch or len(epoch)
-            self.samples += epoch
-            if len(self.samples) >= (samples or 0):
-                break
+        self.first_epoch = len(self.samples)
+        self.is_endless = samples == ENDLESS
+        while not self.is_endless and len(self.samples) < (samples or 0):
+            self._add_epoch()
 
     def __len__(self) -> int:
-        return len(self.samples)
+        return ENDLESS if self.is_endless else len(self.samples)
 
     def __getitem__(self, index: int) -> Array:
         """Return the token ids of a sample, [at most seq_length + 1]; it depends on seed and index only.
@@ -49,6 +51,8 @@ class PackedDocuments:
         A remainder has NO_TOKEN in front of it. So has a later piece of a long document. A sample that begins with a
         document begins with `end`.
         """
+        while self.is_endless and index >= len(self.samples):
+            self._add_epoch()
         parts: list[Array] = []
         for piece in self.samples[index]:
             document, start, size = self.pieces[piece]
@@ -61,14 +65,16 @@ class PackedDocuments:
 
     def samples_in(self, epochs: float) -> int:
         """Return the number of samples in a number of epochs, whose last one may be a fraction of one."""
-        sizes = [len(epoch) for epoch in islice(self._epochs(), math.ceil(epochs))]
+        sizes = [len(self._epoch(number)) for number in range(math.ceil(epochs))]
         whole = math.floor(epochs)
         return sum(sizes[:whole]) + sum(math.floor(size * (epochs - whole)) for size in sizes[whole:])
 
-    def _epochs(self) -> Iterator[list[list[int]]]:
-        return (self._epoch(np.random.default_rng([self.seed, epoch])) for epoch in count())
+    def _add_epoch(self) -> None:
+        self.samples += self._epoch(self.epochs)
+        self.epochs += 1
 
-    def _epoch(self, random: np.random.Generator) -> list[list[int]]:
+    def _epoch(self, number: int) -> list[list[int]]:
+        random = np.random.default_rng([self.seed, number])
         order = random.permutation(len(self.pieces))
         packed = [
             sample

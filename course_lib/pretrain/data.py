@@ -15,7 +15,8 @@ from course_lib.language.words import tr
 from course_lib.pretrain.best_fit import PackedDocuments
 from course_lib.pretrain.config import DataConfig, PretrainConfig
 from course_lib.pretrain.indexed import IndexedDataset, files_of
-from course_lib.pretrain.sampling import Array, Concatenated, GptDataset, Indexed, split_corpora
+from course_lib.pretrain.sampling import Array, Concatenated, Epochs, GptDataset, Indexed, split_corpora
+from course_lib.training.run import ENDLESS
 from course_lib.training.settings import ResolvedBatch
 
 LOOKED_AT = 1 << 20  # number of tokens that are checked and hashed at each end of a file
@@ -78,8 +79,11 @@ def sample_tokens(data: DataConfig, part: Concatenated) -> int:
     return max(1, round(int(part.sizes.sum(dtype=np.int64)) / len(packed)))
 
 
-def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concatenated) -> int:
-    """Return the optimizer steps of a run on the training part: max_steps, or those of its length."""
+def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concatenated) -> int | None:
+    """Return the optimizer steps of a run on the training part: max_steps, or those of its length.
+
+    Return None if the length is a time.
+    """
     engine, chosen = settings.engine, settings.data
     tokens = int(part.sizes.sum(dtype=np.int64))
     if tokens <= (chosen.seq_length if chosen.packing == "stream" else 0):
@@ -88,7 +92,7 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concate
                "give more text, or a larger first share in data.split ({split})",
                tokens=tokens, needed=chosen.seq_length + 1, split=chosen.split)
         )  # fmt: skip
-    if engine.max_steps is not None:
+    if engine.max_steps is not None or engine.max_seconds is not None:
         return engine.max_steps
     epochs = engine.num_train_epochs or 1
     if chosen.packing == "best-fit" and not chosen.train_tokens:
@@ -110,7 +114,7 @@ def training_steps(settings: PretrainConfig, batch: ResolvedBatch, part: Concate
 
 def dataset(
     settings: PretrainConfig, part: Concatenated, samples: int | None = None
-) -> GptDataset | PackedDocuments | None:
+) -> GptDataset | Epochs | PackedDocuments | None:
     """Return at least `samples` shuffled samples of a part (None: one epoch); None if it is shorter than a sample."""
     if settings.data.packing == "best-fit":
         length, seed = settings.data.seq_length, settings.engine.seed
@@ -118,7 +122,10 @@ def dataset(
     if part.sizes.sum(dtype=np.int64) <= settings.data.seq_length:
         return None
     cache = settings.data.cache or settings.engine.output_dir / "index-cache"
-    return GptDataset(part, range(len(part.sizes)), settings.data.seq_length, samples, settings.engine.seed, cache)
+    documents, length, seed = range(len(part.sizes)), settings.data.seq_length, settings.engine.seed
+    if samples == ENDLESS:
+        return Epochs(part, documents, length, seed, cache)
+    return GptDataset(part, documents, length, samples, seed, cache)
 
 
 def fingerprint(inputs: Sequence[Path]) -> dict[str, dict[str, object]]:

@@ -12,12 +12,12 @@ from huggingface_hub import ModelCard, ModelCardData
 from transformers import AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.deepspeed_shards import Weights, read_weights
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
+from course_lib.checkpoints.training_state import Weights, read_weights
 from course_lib.errors import CourseError, one_line
 from course_lib.files import final_name, read_record
 from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig

@@ -16,9 +16,8 @@ from course_lib.language.words import tr
 from course_lib.pretrain import data
 from course_lib.pretrain.best_fit import NO_TOKEN, PackedDocuments, document_mask
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData
 from course_lib.training.settings import ResolvedBatch
 
 MASKED = NO_TOKEN  # label for positions that are excluded from the loss
@@ -60,9 +59,10 @@ class Gpt2(Run):
         return data.open_splits(self.settings.data, self.settings.model.vocab_size)
 
     @override
-    def steps(self, batch: ResolvedBatch) -> int:
+    def steps(self, batch: ResolvedBatch) -> int | None:
         steps = data.training_steps(self.settings, batch, self.splits.train)
-        warmup_steps(self.settings.optimizer.lr, steps)
+        if steps:
+            warmup_steps(self.settings.optimizer.lr, steps)
         return steps
 
     @override
@@ -80,16 +80,8 @@ class Gpt2(Run):
     @override
     def identity(self) -> dict[str, Any]:
         settings = self.settings
-        values = config.to_dict(settings)
-        identity = {
-            "settings": chosen(
-                settings,
-                model=[key for key in values["model"] if key not in ("recompute", "attention")],
-                optimizer=[key for key in values["optimizer"] if key != "fused"],
-                data=["split", "seq_length", "packing", "mask_loss_at_eod"],
-                precision=["dtype"],
-                engine=["seed"],
-            ),
+        identity: dict[str, Any] = {
+            "settings": self.settings.identity(),
             "inputs": data.fingerprint(settings.data.input),
         }
         long = int((self.splits.train.sizes > settings.data.seq_length).sum())
@@ -114,9 +106,9 @@ class Gpt2(Run):
         return build_model(self.settings.model, *self.special_ids)
 
     @override
-    def data(self, number: int) -> RunData:
+    def data(self, number: int | None) -> RunData:
         settings, length = self.settings, data.sample_tokens(self.settings.data, self.splits.train)
-        train = data.dataset(settings, self.splits.train, number)
+        train = data.dataset(settings, self.splits.train, number or ENDLESS)
         per_epoch = train.first_epoch if isinstance(train, PackedDocuments) else self.splits.train_tokens / length
         return RunData(
             train=train,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write
 from course_lib.language.words import mark, tr
+from course_lib.training.run import ENDLESS
 
 FORMAT = 1  # version of the cache files; a new version does not reuse old files
 BLOCK = 1 << 20  # documents processed at a time, which limits the memory use of sample_index
@@ -213,6 +214,36 @@ class GptDataset:
             sample[filled : filled + length] = self.indexed.get(document, offset, length)
             position, offset, filled = position + 1, 0, filled + length
         return sample
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
+
+
+class Epochs:
+    """The samples of a corpus, epoch after epoch without end, for a run whose length is a time.
+
+    The order of a GptDataset depends on its number of samples. Here each epoch is a GptDataset of its own, whose seed
+    is the sum of the run's seed and the number of the epoch.
+    """
+
+    def __init__(self, indexed: Indexed, documents: range, seq_length: int, seed: int, cache: Path | None = None):
+        """Build the indices of the first epoch."""
+        self._arguments = (indexed, documents, seq_length, seed, cache)
+        self._number, self._epoch = 0, self._build(0)
+
+    def _build(self, number: int) -> GptDataset:
+        indexed, documents, seq_length, seed, cache = self._arguments
+        return GptDataset(indexed, documents, seq_length, None, (seed + number) % (1 << 32), cache)
+
+    def __len__(self) -> int:
+        return ENDLESS
+
+    def __getitem__(self, at: int) -> NDArray[np.int64]:
+        # All epochs have the same number of samples.
+        number, place = divmod(at, len(self._epoch))
+        if number != self._number:
+            self._number, self._epoch = number, self._build(number)
+        return self._epoch[place]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments

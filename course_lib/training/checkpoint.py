@@ -11,9 +11,11 @@ import shutil
 from pathlib import Path
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json
+from course_lib.files import atomic_write, read_json, read_record
 
 COMPLETE = "complete.json"
+# What checkpoints/state_files.py, which needs torch, calls FILE.
+STATE = "state.json"
 FOLDER = "checkpoints"
 RECORD = "checkpoints.json"
 NAME = re.compile("checkpoint-(0|[1-9][0-9]*)", re.ASCII)
@@ -131,7 +133,10 @@ def step_of(checkpoint: Path) -> int:
 
 
 def ranks_of(checkpoint: Path) -> int:
-    """Return the number of ranks that saved a checkpoint. Each of them saved the states of its random generators."""
+    """Return the number of ranks that saved a checkpoint."""
+    if (checkpoint / STATE).is_file():
+        return int(read_record(checkpoint / STATE, {"ranks": int})["ranks"])
+    # In an earlier version, each rank saved the states of its random generators under such a name.
     return len(list(checkpoint.glob("rng_state*.pth")))
 
 

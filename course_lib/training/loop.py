@@ -42,12 +42,13 @@ class Trained:
     folder: Path
     steps: int
     log: list[dict[str, Any]]
+    # Whether this process is to go on with the result; of several ranks only one is.
+    goes_on: bool = True
 
 
-def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PRINT) -> Trained | None:
+def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PRINT) -> Trained:
     """Train a run, or continue it, to the last step; `on_message` gets each line of the log.
 
-    Returns None in the processes that starter.py has started, and in all ranks but the first one of other launchers.
     Raises UsageError or CourseError if settings, data or machine do not allow the training, and if it was interrupted:
     its exit_code then says by what.
     """
@@ -76,9 +77,10 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         if remark := run.summary():
             say(remark)
         start = rank.broadcast(run_dir.prepare(run, batch, resume, say) if rank.first else 0)
-        run_dir.require_same_inputs(run, rank)
+        if rank.ranks > 1:
+            run_dir.require_same_inputs(run, rank)
         if steps and start >= steps:
-            return Trained(folder, start, log.read(folder)) if rank.reports else None
+            return Trained(folder, start, log.read(folder), rank.reports)
 
         # 3. Samples and model. The same seed gives the same weights on every rank.
         data = run.data(steps * batch.total if steps else None)
@@ -180,7 +182,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
         if test:
             report("test", step, **_held_out(run, engine, loss_of, test, data.collate, batch, rank))
-        return Trained(folder, step, log.read(folder)) if rank.reports else None
+        return Trained(folder, step, log.read(folder), rank.reports)
 
 
 def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]) -> Trained:

@@ -1,8 +1,8 @@
 """Memory for a training run, computed before it starts and without torch. planner.py compares plans.
 
-States (weights, gradients, optimizer) are exactly what DeepSpeed 0.19 allocates, activations and logits what PyTorch
-allocates (tests/training/test_planner.py). Buffers and allowance are upper estimates. Not included: torch.compile,
-temporary memory inside a kernel, evaluation.
+States (weights, gradients, optimizer) are exactly what PlainEngine and DeepSpeed 0.19 allocate, activations, casts and
+logits what PyTorch allocates (tests/training/test_planner.py). Buffers and allowance are upper estimates. Not included:
+torch.compile, temporary memory inside a kernel, evaluation.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from course_lib.training.settings import RunConfig
 GB = 1_000_000_000
 # bytes per parameter: the fp32 weights that AdamW updates, and its two fp32 moments
 MASTER, MOMENTS = 4, 8
-# gradients that DeepSpeed reduces at a time without ZeRO [elements]
-STAGE0_BUCKET = 500_000_000
+# bytes per element of a gradient, and of Muon's one moment
+FP32 = 4
 # CUDA context, NCCL and cuBLAS [bytes]
 CONTEXT = GB
 # memory that the caching allocator cannot use, as a fraction of everything else
@@ -48,9 +48,16 @@ class Plan:
 def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
     """Plan the peak memory of one of `ranks` data-parallel ranks; None means launch.ranks, or 1 if that is unset."""
     ranks = ranks or settings.launch.ranks or 1
-    model = settings.sizes()
-    states, host = _states(settings, model, ranks)
-    backward, step = _temporaries(settings, model, ranks)
+    sharded = settings.uses_deepspeed(ranks)
+    # DeepSpeed casts the whole model to 16 bits; otherwise autocast casts weights and activations.
+    autocast = not sharded and settings.precision.dtype != "fp32"
+    model = settings.sizes(autocast)
+    if sharded:
+        states, host = _sharded_states(settings, model, ranks)
+        backward, step = _sharded_temporaries(settings, model, ranks)
+    else:
+        states, host = _states(settings, model, ranks), 0
+        backward, step = model.casts, _update(settings, model, ranks)
     # A block is recomputed after the logits are freed, so the two share memory.
     backward += max(0, model.block - model.logits)
     # The optimizer step comes after the activations and logits are freed, so it shares their memory.
@@ -64,21 +71,56 @@ def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
     return Plan(settings, ranks, parts, host)
 
 
-def _states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
-    """Return the memory for weights, gradients and optimizer states on the GPU, and for offload on the host [bytes].
+def _states(settings: RunConfig, model: Sizes, ranks: int) -> dict[str, int]:
+    """Return the memory for weights, gradients and optimizer states of a run without DeepSpeed [bytes].
 
-    Gradients are those kept between micro-batches. ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes for Ψ parameters:
-    weights, gradients, optimizer states. Stage 1 shards the last term, stage 2 the last two, and stage 3 all three.
-    DeepSpeed also needs, from stage 1, an fp32 copy of the weights; in stages 1 and 2, padding of two flat groups (with
-    and without weight decay) to a multiple of 2·ranks elements; in stage 2, the whole gradient of a parameter that
-    straddles a shard boundary; in stage 3, padding of each parameter, and a whole copy of each small one.
+    Trained weights and their gradients are in fp32. Gradients are those kept between micro-batches: in a step of one
+    micro-batch, they come as the activations go (see `_update`).
+    """
+    own = sum(elements for elements, _ in model.trained)
+    optimizer = MOMENTS * own
+    if settings.optimizer.name == "muon":
+        optimizer -= FP32 * sum(map(sum, model.matrices))
+    return {
+        mark("weights"): MASTER * own + BYTES[settings.precision.dtype] * sum(model.frozen),
+        mark("gradients"): FP32 * own * _accumulates(settings, ranks),
+        mark("optimizer"): optimizer,
+    }
+
+
+def _update(settings: RunConfig, model: Sizes, ranks: int) -> int:
+    """Return the memory needed from the end of the backward pass to that of the optimizer step [bytes].
+
+    It holds the gradients, unless they are kept in any case, and what is larger: the parts that the gradient of the
+    largest parameter is added up from, or the temporaries of the optimizer.
+    """
+    own, accumulates = [elements for elements, _ in model.trained], _accumulates(settings, ranks)
+    # The embedding gets a gradient from the head, too. In fp32, their sum is a third tensor.
+    parts = (2 if settings.precision.dtype == "fp32" else 1) + accumulates
+    temporary = parts * FP32 * max(own)
+    if not settings.optimizer.fused:
+        temporary = max(temporary, FP32 * sum(own))
+    if settings.optimizer.name == "muon":
+        # the stacked updates, their result, and four and a half tensors of the iteration, which is in fp32 or bf16
+        each = 2 * FP32 + 9 * (2 if settings.precision.dtype == "bf16" else FP32) // 2
+        for matrices in model.matrices:
+            stacked = min(len(matrices), settings.optimizer.muon.together(matrices[0])) * matrices[0]
+            temporary = max(temporary, each * stacked)
+    return temporary + (0 if accumulates else FP32 * sum(own))
+
+
+def _sharded_states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
+    """Return DeepSpeed's memory for weights, gradients and optimizer states on the GPU, and for offload on the host.
+
+    Both are in bytes. Gradients are those kept between micro-batches. ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes
+    for Ψ parameters: weights, gradients, optimizer states. Stage 1 shards the last term, stage 2 the last two, and
+    stage 3 all three. DeepSpeed also needs an fp32 copy of the weights; in stages 1 and 2, padding of two flat groups
+    (with and without weight decay) to a multiple of 2·ranks elements; in stage 2, the whole gradient of a parameter
+    that straddles a shard boundary; in stage 3, padding of each parameter, and a whole copy of each small one.
     """
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own, frozen, host = [elements for elements, _ in model.trained], sum(model.frozen), 0
-    if zero.stage == 0:
-        weights, gradients = width * (sum(own) + frozen), width * sum(own)
-        optimizer = (MOMENTS + (MASTER if width < 4 else 0)) * sum(own)
-    elif zero.stage < 3:
+    if zero.stage < 3:
         groups = _groups(model, ranks)
         shard = sum(share for _, share in groups)
         weights, optimizer = width * (shard * ranks + frozen), (MASTER + MOMENTS) * shard
@@ -118,14 +160,12 @@ def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
     return max(counts)
 
 
-def _temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, int]:
-    """Return the temporary memory for the backward pass (communication buffers) and for the optimizer step [bytes]."""
+def _sharded_temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, int]:
+    """Return DeepSpeed's temporary memory for the backward pass and for the optimizer step [bytes]."""
     zero, width = settings.zero, BYTES[settings.precision.dtype]
     own = [elements for elements, _ in model.trained]
     total, largest = sum(own), max(own)
     shard = -(-total // ranks)
-    if zero.stage == 0:
-        return width * min(STAGE0_BUCKET, total), 0 if width == 4 else 4 * total
     # fp32 gradients, plus the gradients they are converted from (fused AdamW) or the temporaries in unfused AdamW
     update = 4 + (width if settings.optimizer.fused else MOMENTS)
     # Computing the gradient norm converts each gradient to fp64.

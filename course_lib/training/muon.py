@@ -9,7 +9,6 @@ they would scale the updates by the wrong side. Query, key and value are orthogo
 them in one matrix. The momentum is a sum of gradients, in the repository a mean: the iteration removes the factor.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,8 +20,6 @@ from course_lib.training.settings import OptimizerConfig
 # Factors of the odd polynomial x → a·x + b·x³ + c·x⁵, chosen by Jordan et al. for its slope at 0.
 A, B, C = 3.4445, -4.7750, 2.0315
 ITERATIONS = 5
-# Matrices that are orthogonalized together have at most this many elements, which limits the temporary memory.
-TOGETHER = 1 << 26
 
 
 class Muon(torch.optim.AdamW):
@@ -37,8 +34,6 @@ class Muon(torch.optim.AdamW):
         betas = (wanted.beta1, wanted.beta2)
         super().__init__(groups, wanted.lr.max, betas, wanted.epsilon, fused=wanted.fused)
         self.dtype = dtype
-        # torch.amp.GradScaler would leave it to the optimizer to skip a step with an overflow, as a fused AdamW can.
-        self._step_supports_amp_scaling = False
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -76,7 +71,7 @@ class Muon(torch.optim.AdamW):
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """Return matrices [number, in, out, fp32] whose singular values are near 1, computed in `dtype`."""
-    x = matrices.to(dtype)
+    x: Tensor = matrices.to(dtype)
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     # The products are smaller if the rows are the shorter side.
     is_tall = x.shape[1] > x.shape[2]
@@ -109,11 +104,19 @@ def muon_groups(model: nn.Module, wanted: OptimizerConfig) -> list[dict[str, Any
     groups: list[dict[str, Any]] = []
     relative = wanted.muon.lr / wanted.lr.max
     for (_, parts), alike in matrices.items():
-        for together in _batches(alike):
-            groups.append({
-                "params": together, "use_muon": True, "parts": parts, "lr": wanted.muon.lr, "relative_lr": relative,
-                "momentum": wanted.muon.momentum, "weight_decay": wanted.muon.weight_decay,
-            })  # fmt: skip
+        number = wanted.muon.together(alike[0].numel())
+        for at in range(0, len(alike), number):
+            groups.append(
+                {
+                    "params": alike[at : at + number],
+                    "use_muon": True,
+                    "parts": parts,
+                    "lr": wanted.muon.lr,
+                    "relative_lr": relative,
+                    "momentum": wanted.muon.momentum,
+                    "weight_decay": wanted.muon.weight_decay,
+                }
+            )
     by_muon = {parameter for group in groups for parameter in group["params"]}
     for group in parameter_groups(model, wanted.weight_decay):
         rest = [parameter for parameter in group["params"] if parameter not in by_muon]
@@ -124,10 +127,3 @@ def muon_groups(model: nn.Module, wanted: OptimizerConfig) -> list[dict[str, Any
 def is_matrix(name: str, parameter: Tensor) -> bool:
     """Return whether a GPT-2's parameter is a matrix of a block, `transformer.h.N.….weight`."""
     return ".h." in name and parameter.ndim == 2
-
-
-def _batches(matrices: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Divide matrices of one shape into lists of at most TOGETHER elements, or of one matrix."""
-    number = max(1, TOGETHER // matrices[0].numel())
-    for at in range(0, len(matrices), number):
-        yield matrices[at : at + number]

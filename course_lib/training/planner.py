@@ -43,9 +43,12 @@ def recompute_choices(settings: Any) -> tuple[str, ...]:
 
 
 def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
-    """Plan the run for every ZeRO stage and recompute choice."""
+    """Plan the run for every recompute choice and ZeRO stage, or its own stage only, if ZeRO has nothing to do."""
+    number = ranks or settings.launch.ranks or 1
+    has_choice = _with(settings, {"zero.stage": 3}).uses_deepspeed(number)
+    stages = range(4) if has_choice else (settings.zero.stage,)
     recompute = recompute_choices(settings)
-    choices = [{"zero.stage": stage, "model.recompute": choice} for stage in range(4) for choice in recompute]
+    choices = [{"zero.stage": stage, "model.recompute": choice} for stage in stages for choice in recompute]
     return [plan(_with(settings, choice), ranks) for choice in choices]
 
 
@@ -165,11 +168,15 @@ def _changes(kind: str, current: Plan, most: int) -> list[tuple[dict[str, Any], 
         return [({"zero.stage": stage}, ranks) for stage in range(zero.stage + 1, 4)]
     if kind == "ranks":
         more = [ranks * times for times in (2, 4, 8) if ranks * times <= most]
-        return [({"zero.stage": max(zero.stage, 2)}, number) for number in more if _divides(batch, number)]
+        allowed = [number for number in more if _divides(batch, number) and not settings.problem_with_ranks(number)]
+        return [({"zero.stage": max(zero.stage, 2)}, number) for number in allowed]
+    # Muon trains without DeepSpeed.
+    if settings.optimizer.name == "muon":
+        return []
     if kind == "optimizer offload" and not zero.offload_optimizer:
         return [(({} if zero.stage else {"zero.stage": 2}) | {"zero.offload_optimizer": True}, ranks)]
-    if kind == "parameter offload" and zero.stage == 3 and not zero.offload_param:
-        return [({"zero.offload_param": True}, ranks)]
+    if kind == "parameter offload" and not zero.offload_param:
+        return [(({} if zero.stage == 3 else {"zero.stage": 3}) | {"zero.offload_param": True}, ranks)]
     return []
 
 

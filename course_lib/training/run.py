@@ -4,14 +4,17 @@ There is one subclass for each kind: `pretrain/gpt2.py`, `gptsan/run.py` and `pr
 example of another one.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from course_lib.settings import config
 from course_lib.training.settings import ResolvedBatch, absolute
+
+# the number of samples in a data set without end
+ENDLESS = sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,11 @@ class Run(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return everything that fixes the weights, and nothing else, as JSON values.
+        """Return everything that fixes the weights after each step, and nothing else, as JSON values.
 
-        "settings" has values by dotted key (see `chosen`), all other keys are facts about the inputs. The identity
-        names the folder of a product's run, it decides whether a product is stale, and a run resumes only if its folder
-        has the same one. Length, logging, launch, micro-batch and recomputation are no part of it: a resume may change
-        them.
+        "settings" is `settings.identity()`, all other keys are facts about the inputs. A run resumes only if its folder
+        has the same identity. Length, logging, launch, micro-batch and recomputation are no part of it: a resume may
+        change them. A product's identity is that of its run, with batch, length and code (workspace/products.py).
         """
 
     @abstractmethod
@@ -65,12 +67,15 @@ class Run(ABC):
         return ""
 
     @abstractmethod
-    def steps(self, batch: ResolvedBatch) -> int:
-        """Return the number of optimizer steps in the whole run."""
+    def steps(self, batch: ResolvedBatch) -> int | None:
+        """Return the number of optimizer steps in the whole run, or None if its length is a time."""
 
     @abstractmethod
-    def data(self, number: int) -> RunData:
-        """Return the training set with the first `number` samples of the run, and the held-out sets."""
+    def data(self, number: int | None) -> RunData:
+        """Return the training set with the first `number` samples of the run, and the held-out sets.
+
+        None: samples without end, an epoch after another.
+        """
 
     @abstractmethod
     def model(self) -> Any:
@@ -103,13 +108,3 @@ class Run(ABC):
     def saves_frozen(self) -> bool:
         """Whether checkpoints hold the frozen weights; if not, the folder of the base model does."""
         return True
-
-
-def chosen(settings: Any, **names: Any) -> dict[str, Any]:
-    """Return the values of settings by dotted key: chosen(settings, engine=["seed"]) → {"engine.seed": 1024}."""
-    values = config.to_dict(settings)
-    found = {}
-    for section, keys in names.items():
-        for key in keys:
-            found |= config.flat({f"{section}.{key}": values[section][key]})
-    return found

@@ -28,6 +28,8 @@ SETTING_OF = {
     "inputs": "data.input", "checkpoint": "model.checkpoint", "frozen": "model.ignore", "base": "model.base",
     "split documents": "data.packing",
 }  # fmt: skip
+# the sample indices of GPT-2 in the run folder
+INDEX_CACHE = "index-cache"
 # what several ranks print
 OUTPUT = "output.txt"
 # the exported model in the run folder
@@ -76,9 +78,10 @@ def with_batch_of_run(run: Run, ranks: int, on_message: Callable[[str], None]) -
 def require_own(run: Run) -> None:
     """Raise UsageError if the run's folder has files, and they are not those of a run."""
     folder: Path = run.settings.engine.output_dir
-    names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    # Ranks that fail at once leave only what they print.
-    if any(not name.startswith(".") and name != OUTPUT for name in names) and not _is_run(run, folder):
+    found = [path.name for path in folder.iterdir()] if folder.exists() else []
+    # Ranks that fail at once leave only what they print, and samples may have been looked at before the training.
+    others = [name for name in found if not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE)]
+    if others and not _is_run(run, folder):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
 
@@ -172,13 +175,12 @@ def _require_same_tokenizer(run: Run) -> None:
 
 def require_same_inputs(run: Run, rank: Rank) -> None:
     """Raise CourseError if a node does not see the inputs that the first node sees."""
-    if rank.nodes == 1:
-        return
-    found = orjson.loads(orjson.dumps(run.identity()))
-    wanted = rank.broadcast(found)
-    different = [key for key, value in wanted.items() if found.get(key) != value]
-    if different and rank.first_of_node:
-        raise CourseError(f"{different[0]}: not the same content as on the first node; copy the files again")
+    wanted = rank.broadcast(run.identity() if rank.first else {})
+    if rank.first_of_node and not rank.first:
+        found = run.identity()
+        for key in wanted:
+            if found[key] != wanted[key]:
+                raise CourseError(f"{key}: not the same content as on the first node; copy the files again")
 
 
 def _require_same(run: Run, earlier: Any, batch: ResolvedBatch, identity: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 FleetX, Megatron-DeepSpeed and DeepSpeed use other names for the same settings; see the table in configs/README.md.
 """
 
+from collections.abc import Iterable
 from dataclasses import field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import UsageError
 from course_lib.models.memory import Sizes
-from course_lib.settings.config import STRICT, setting, to_dict
+from course_lib.settings.config import STRICT, flat, setting, to_dict
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,12 @@ class MuonConfig:
     lr: float = setting(0.02, "highest learning rate of the matrices; optimizer.lr is that of the rest", gt=0, le=1)
     momentum: float = setting(0.95, "decay rate of the momentum", ge=0, lt=1)
     weight_decay: float = setting(0.1, "decoupled weight decay of the matrices", ge=0, le=1)
+    # Matrices of one shape are updated together, up to this many elements, which limits the temporary memory.
+    elements_together: ClassVar[int] = 1 << 26
+
+    def together(self, elements: int) -> int:
+        """Return how many matrices of a number of elements are updated together."""
+        return max(1, self.elements_together // elements)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -130,7 +137,9 @@ class OptimizerConfig:
 class PrecisionConfig:
     """Settings for the data type. fp16 needs a loss scale to keep gradients in range; bf16 does not."""
 
-    dtype: NumberFormat = setting("bf16", "format of weights and activations; optimizer states are fp32")
+    dtype: NumberFormat = setting(
+        "bf16", "format of matrix products; optimizer states and the weights that they update are fp32"
+    )
     loss_scale: float = setting(0.0, "fp16: fixed scale of the loss; 0 = dynamic", ge=0)
     initial_scale_power: int = setting(16, "fp16: exponent (base 2) of the first dynamic scale", ge=0, le=32)
     loss_scale_window: int = setting(1000, "fp16: steps without overflow before the scale doubles", ge=1)
@@ -142,7 +151,9 @@ class PrecisionConfig:
 class ZeroConfig:
     """Settings for ZeRO (arXiv:1910.02054): what DeepSpeed shards across ranks and moves to host memory."""
 
-    stage: int = setting(2, "0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters", ge=0, le=3)
+    stage: int = setting(
+        2, "what several ranks shard: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters", ge=0, le=3
+    )
     offload_optimizer: bool = setting(False, "keep optimizer states in host memory, and run the step on the CPU")
     offload_param: bool = setting(False, "keep parameters in host memory (stage 3)")
     pin_memory: bool = setting(True, "use page-locked host memory for offload (GPU)")
@@ -182,7 +193,7 @@ class EngineConfig:
     save_steps: int = setting(1000, "interval of checkpoints [steps]; one more is saved at the end", ge=1)
     keep_checkpoints: int | None = setting(2, "number of latest checkpoints to keep; unset: all", ge=1)
     seed: int = setting(1024, "seed of initial weights, sample order and dropout", ge=0, lt=1 << 32)
-    compile: bool = setting(False, "compile the model with torch.compile")
+    compile: bool = setting(False, "compile the model with its loss by torch.compile")
     tracking: tuple[Literal["tensorboard", "wandb"], ...] = setting(("tensorboard",), "trackers beside log.jsonl")
     peak_tflops: float | None = setting(None, "peak of one device [TFLOP/s]; unset: that of known cards", gt=0)
     wall_clock_breakdown: bool = setting(False, "DeepSpeed's times of forward, backward and step in output.txt")
@@ -217,8 +228,7 @@ class LaunchConfig:
 class RunConfig:
     """Settings common to all kinds of runs. Each kind adds sections for its model and data."""
 
-    # Dotted keys of settings that do not affect what a run learns or that name files and folders.
-    places: ClassVar[tuple[str, ...]] = ("launch", "engine.output_dir")
+    kind: str = setting("", "kind of run; each kind has its own class of settings, with its name as the default")
     batch: BatchConfig = field(default_factory=BatchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
@@ -287,16 +297,36 @@ class RunConfig:
         zero = self.zero
         return zero.stage > 0 and (ranks > 1 or zero.offload_optimizer or zero.offload_param)
 
-    def content(self) -> dict[str, Any]:
-        """Return the settings that affect what a run learns, as plain values: all except those in `places`."""
-        values = to_dict(self)
-        for key in self.places:
-            section, _, last = key.rpartition(".")
-            del (values[section] if section else values)[last]
-        return values
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that fix the weights after each step, by dotted key, without batch and length.
 
-    def sizes(self) -> Sizes:
-        """Return the model sizes that the memory planner needs. Each kind of run must override this method."""
+        Files and folders are no part of it: their contents are facts about the run's inputs. Logging, evaluation,
+        launch, micro-batch, recomputation and kernels may change when a run is resumed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what fixes its weights")
+
+    def content(self) -> dict[str, Any]:
+        """Return the settings that fix the weights at the end of a run, by dotted key: identity, batch and length."""
+        local = self.batch.local_size or self.batch.micro_size
+        if self.batch.global_size:
+            batch = {"batch.global_size": self.batch.global_size}
+        elif self.launch.ranks:
+            batch = {"batch.global_size": local * self.launch.ranks}
+        else:
+            # The number of ranks is that of the GPUs, which no setting says.
+            batch = {"batch.local_size": local}
+        return self.identity() | batch | self.lengths()
+
+    def chosen(self, **names: Iterable[str]) -> dict[str, Any]:
+        """Return values by dotted key: chosen(engine=["seed"], loss=["z_loss"]) → {"engine.seed": 1024, …}."""
+        values = to_dict(self)
+        return flat({section: {key: values[section][key] for key in keys} for section, keys in names.items()})
+
+    def sizes(self, autocast: bool = False) -> Sizes:
+        """Return the model sizes that the memory planner needs. Each kind of run must override this method.
+
+        With `autocast`, trained weights are in fp32 and cast for matrix products; otherwise all are in the run's dtype.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define its model's memory")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from course_lib.checkpoints.deepspeed_shards import Weights
+from course_lib.checkpoints.training_state import Weights
 from course_lib.checkpoints.weight_files import converted
 from course_lib.errors import CourseError
 from course_lib.generation.prefix_cache import Shape

@@ -20,7 +20,7 @@ from course_lib.settings.config import build, load, section, to_dict
 from course_lib.training import planner
 from course_lib.training.freezing import freeze
 
-from tests.allocations import allocated
+from tests.allocations import allocated, norms_as_on_a_gpu
 from tests.training import ranks
 
 SMALL = {
@@ -48,7 +48,7 @@ def test_parameters_need_no_torch():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def built(given):
+def built(given, autocast):
     shape = GPTSanConfig(
         **to_dict(given.model.shape), train_capacity_factor=4.0, router_jitter_noise=given.loss.router_jitter, separator_token_id=1, pad_token_id=1, eos_token_id=1
     )  # fmt: skip
@@ -57,6 +57,8 @@ def built(given):
     if given.model.recompute == "full":
         recompute(model)
     for parameter in model.parameters():
+        if parameter.requires_grad and autocast:
+            parameter.data = parameter.data.float()
         parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
     return model
 
@@ -71,30 +73,36 @@ def built(given):
         ("full", 1500, "extra", "bf16"),
     ],
 )
-def test_activations_and_logits_are_what_pytorch_allocates(recompute, vocabulary, case, dtype):
+@pytest.mark.parametrize("autocast", [False, True])
+def test_activations_and_logits_are_what_pytorch_allocates(monkeypatch, recompute, vocabulary, case, dtype, autocast):
+    if dtype == "fp32" and autocast:
+        pytest.skip("nothing to cast")
+    norms_as_on_a_gpu(monkeypatch)
     ignore, mode = CASES[case]
     given = settings(
         ignore, mode, SMALL | {"vocab_size": vocabulary}, model={"recompute": recompute}, precision={"dtype": dtype},
         data={"num_context": LENGTH}, batch={"micro_size": SAMPLES},
     )  # fmt: skip
-    model = built(given)
+    model = built(given, autocast)
     tokens, answers = (torch.randint(0, vocabulary, (SAMPLES, LENGTH)) for _ in range(2))
     spout = None if mode == "none" else torch.rand(SAMPLES, 16)
 
     def forward():
-        output = model(input_ids=tokens, spout=spout, use_cache=False)
-        loss, log_z = cross_entropy(output.logits, answers)
-        return loss + 1e-4 * log_z + output.aux_loss
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            output = model(input_ids=tokens, spout=spout, use_cache=False)
+            loss, log_z = cross_entropy(output.logits, answers)
+            return loss + 1e-4 * log_z + output.aux_loss
 
-    planned = given.sizes()
+    planned = given.sizes(autocast)
     kept, _, loss = allocated(forward)
     del loss
     _, peak, _ = allocated(lambda: forward().backward())
     # With `again`, nearly all that is kept is small, and the peak is one layer.
     again = recompute == "full" and vocabulary == 100
     logits = planned.logits * 8 / memory.LOGIT_BYTES
-    assert kept == pytest.approx(planned.activations + logits, rel=0.09 if again else 0.02)
-    expected = planned.activations + max(planned.logits, planned.block)
+    stored = planned.activations + planned.casts
+    assert kept == pytest.approx(stored + logits, rel=0.09 if again else 0.02)
+    expected = stored + max(planned.logits, planned.block)
     assert (0.8 if again else 0.98) * expected < peak < (1.1 if again else 1.01) * expected
 
 
@@ -130,8 +138,8 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     monkeypatch.setenv("COURSE_PROFILE", "tiny")
     shape = to_dict(load(GptsanConfig, "gptsan-tiny.yaml").model.shape) | {"num_ext_layers": 1}
     GPTSanConfig(**shape).save_pretrained(tmp_path)
-    planned = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), None)
+    planned = memory_cli.planned(Path("gptsan-tiny-extra.yaml"), None)
     length = section("gptsan.classes", EncodeConfig).num_context
     product = [f"model.checkpoint={tmp_path}", "model.ignore=base", f"data.num_context={length}"]
-    same = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), product)
+    same = memory_cli.planned(Path("gptsan-tiny-extra.yaml"), product)
     assert planner.plan(planned).parts == planner.plan(same).parts

@@ -6,19 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from course_lib.checkpoints.deepspeed_shards import read_module
+from course_lib.checkpoints.training_state import read_weights
 from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.config import EncodeConfig, GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.encode import encode
-from course_lib.gptsan.export import export
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.run import Gptsan
 from course_lib.gptsan.samples import Samples, cross_entropy, spout_vector
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.settings import config
-from course_lib.training import checkpoint
+from course_lib.training import checkpoint, run_dir
 from course_lib.training.loop import train
 
 from tests.training.ranks import kill_in_step
@@ -30,6 +29,11 @@ TEXTS = (
     "後半に二点を取って逆転勝ちした。",
 )
 STEPS = 8
+
+
+def export(run: Path, target: Path) -> dict[str, int]:
+    """Export a run, given its folder."""
+    return Gptsan(config.load(GptsanConfig, run / run_dir.CONFIG)).export(target)
 
 
 def inputs(folder: Path) -> Path:
@@ -90,7 +94,7 @@ def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
     assert changed == before.keys() - frozen - {"final_logits_bias"}
     losses = [entry["loss"] for entry in unbroken.log if entry["kind"] == "train"]
     assert losses[-1] < losses[0] - 0.05
-    kept = set(read_module(unbroken.folder / "checkpoints" / f"checkpoint-{STEPS}"))
+    kept = set(read_weights(unbroken.folder / "checkpoints" / f"checkpoint-{STEPS}").tensors)
     assert kept and not kept & frozen
     GPTSanForCausalLM.from_pretrained(tmp_path / "model")
 

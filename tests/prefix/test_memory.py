@@ -13,7 +13,7 @@ from course_lib.prefix.samples import loss
 from course_lib.settings.config import build
 from transformers import AutoModelForCausalLM
 
-from tests.allocations import allocated
+from tests.allocations import allocated, norms_as_on_a_gpu
 from tests.prefix import bases
 
 ROWS, LENGTH, PREFIX, VOCABULARY = 4, 128, 16, 1500
@@ -55,17 +55,33 @@ def test_parameters(tmp_path, architecture, method):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("again", "dtype"), [("none", "fp32"), ("none", "bf16"), ("full", "bf16")])
-def test_activations_and_logits_are_what_pytorch_allocates(tmp_path, architecture, again, dtype):
-    given = settings(tmp_path, architecture, f"model.recompute={again}", f"precision.dtype={dtype}")
-    model, planned = model_of(given), given.sizes()
+@pytest.mark.parametrize("method", ["mlp", "full"])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_activations_and_logits_are_what_pytorch_allocates(
+    tmp_path, monkeypatch, architecture, again, dtype, method, autocast
+):
+    if dtype == "fp32" and autocast:
+        pytest.skip("nothing to cast")
+    norms_as_on_a_gpu(monkeypatch)
+    chosen = f"model.recompute={again}", f"precision.dtype={dtype}", f"model.method={method}"
+    given = settings(tmp_path, architecture, *chosen)
+    model, planned = model_of(given), given.sizes(autocast)
     for parameter in model.parameters():
+        if parameter.requires_grad and autocast:
+            parameter.data = parameter.data.float()
         parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
     ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
-    kept, _, found = allocated(lambda: loss(model(ids), ids))
+
+    def forward():
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            return loss(model(ids), ids)
+
+    kept, _, found = allocated(forward)
     del found
-    assert kept == pytest.approx(planned.activations + planned.logits / 3, rel=0.08)  # the log-softmax stays
-    _, peak, _ = allocated(lambda: loss(model(ids), ids).backward())
-    assert peak == pytest.approx(planned.activations + max(planned.logits, planned.block), rel=0.05)
+    stored = planned.activations + planned.casts
+    assert kept == pytest.approx(stored + planned.logits / 3, rel=0.08)  # the log-softmax stays
+    _, peak, _ = allocated(lambda: forward().backward())
+    assert peak == pytest.approx(stored + max(planned.logits, planned.block), rel=0.05)
 
 
 @pytest.mark.parametrize("family", bases.FAMILIES)

@@ -18,6 +18,7 @@ from course_lib.pretrain.gpt2 import MASKED, Gpt2, collate
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter
 from course_lib.pretrain.sampling import Concatenated
 from course_lib.training import run_dir
+from course_lib.training.run import ENDLESS
 from course_lib.training.settings import ResolvedBatch
 
 END = 2
@@ -53,6 +54,13 @@ def test_each_epoch_has_each_document_once_in_an_order_of_its_own(corpus: Concat
     assert PackedDocuments(corpus, 6, 30, seed=1, end=END)[17].tolist() == rows[17]
     cut = PackedDocuments(corpus, 3, None, seed=1, end=END)
     assert [END, 5, 6, 7] in [cut[i].tolist() for i in range(len(cut))]
+
+
+def test_without_end_the_samples_are_those_of_a_known_number(corpus: Concatenated) -> None:
+    known, endless = (PackedDocuments(corpus, 6, number, seed=1, end=END) for number in (30, ENDLESS))
+    assert endless[17].tolist() == known[17].tolist()
+    assert [endless[i].tolist() for i in range(30)] == [known[i].tolist() for i in range(30)]
+    assert endless.first_epoch == known.first_epoch == 2 and len(endless) == ENDLESS
 
 
 def test_a_document_does_not_see_another_and_padding_costs_nothing(corpus: Concatenated) -> None:
@@ -202,7 +210,9 @@ def test_behind_no_token_begins_a_piece() -> None:
 def steps(part: Concatenated, *, total: int = 2, epochs: float | None = None, tokens: int | None = None) -> int:
     settings = replace(PretrainConfig(), data=DataConfig(packing="best-fit", seq_length=8, train_tokens=tokens))
     settings = replace(settings, engine=replace(settings.engine, num_train_epochs=epochs))
-    return data.training_steps(settings, ResolvedBatch(total, total, total, 1), part)
+    found = data.training_steps(settings, ResolvedBatch(total, total, total, 1), part)
+    assert found
+    return found
 
 
 def test_steps_count_the_samples_that_are_read(tmp_path: Path) -> None:
@@ -235,7 +245,7 @@ def test_a_run_whose_samples_cut_documents_is_not_resumed(tmp_path: Path) -> Non
         chosen = DataConfig((tmp_path / "long",), tmp_path, "1", seq_length, "best-fit")
         settings = replace(PretrainConfig(), data=chosen)
         task = Gpt2(replace(settings, engine=replace(settings.engine, output_dir=run)))
-        facts = task.fingerprint()
+        facts = task.identity()
         assert {name: value for name, value in facts.items() if name != "inputs"} == split
         (run / run_dir.DEEPSPEED).write_text('{"train_batch_size": 8}', encoding="utf8")
         batch = ResolvedBatch(8, 8, 8, 1)
@@ -247,4 +257,4 @@ def test_a_run_whose_samples_cut_documents_is_not_resumed(tmp_path: Path) -> Non
             else:
                 run_dir._require_same(task, task.settings, batch, facts)
     stream = replace(task.settings, data=replace(chosen, seq_length=8, packing="stream"))
-    assert Gpt2(stream).fingerprint().keys() == {"inputs"}
+    assert Gpt2(stream).identity().keys() == {"settings", "inputs"}

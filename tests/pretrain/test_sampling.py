@@ -16,7 +16,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain import sampling
 from course_lib.pretrain.data import spread
 from course_lib.pretrain.indexed import IndexedDataset, IndexedWriter, dtype_for
-from course_lib.pretrain.sampling import GptDataset, epochs_needed, sample_index, split_corpora, split_documents
+from course_lib.pretrain.sampling import Epochs, GptDataset, epochs_needed, sample_index, split_corpora, split_documents
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,6 +197,21 @@ def test_a_spread_sample_is_evenly_spaced_and_about_as_large_as_wanted(sizes: li
     assert [ids.tolist() for ids in spread(corpus, wanted)] == expected
     # As many documents as the share of the tokens, and always one.
     assert len(expected) <= len(sizes) * wanted / sum(sizes) + 1 or step == 1
+
+
+def test_without_end_each_epoch_has_an_order_of_its_own() -> None:
+    sizes = [5, 9, 13, 4, 11] * 4
+    corpus = Counting(sizes)
+    samples = Epochs(corpus, range(20), 7, 2**32 - 1)
+    each = len(GptDataset(corpus, range(20), 7, None, 0))
+    read = [samples[at].tolist() for at in range(3 * each)]
+    for epoch, seed in enumerate((2**32 - 1, 0, 1)):
+        alone = GptDataset(corpus, range(20), 7, None, seed)
+        assert read[epoch * each : (epoch + 1) * each] == [alone[at].tolist() for at in range(each)]
+    assert read[:each] != read[each : 2 * each]
+    # A resumed run begins anywhere.
+    assert Epochs(corpus, range(20), 7, 2**32 - 1)[2 * each + 1].tolist() == read[2 * each + 1]
+    assert len(samples) > 10**18
 
 
 def test_several_corpora_are_split_each_by_itself() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from course_lib.checkpoints.deepspeed_shards import read_weights
+from course_lib.checkpoints.training_state import read_weights
 from course_lib.errors import CourseError, UsageError
 from course_lib.models.causal import build_model
 from course_lib.pretrain import data

@@ -159,10 +159,9 @@ def goes_on(command: Command, step: int) -> None:
     assert said[0].startswith("batch.global_size: 4") and said[1].startswith(
         f"checkpoint-{step}: number of ranks 2 → 1"
     )
-    assert resumed
-    lines = [entry for entry in resumed.log if entry["kind"] == "train"]
-    assert lines[:step] == [entry for entry in before if entry["kind"] == "train"]
-    assert [entry["step"] for entry in lines[step:]] == [step + 1, step + 2]
+    trained = [entry for entry in resumed.log if entry["kind"] == "train"]
+    assert trained[:step] == [entry for entry in before if entry["kind"] == "train"]
+    assert [entry["step"] for entry in trained[step:]] == [step + 1, step + 2]
     assert checkpoint.ranks_of(checkpoint.to_export(command.run)) == 1
 
 

@@ -1,4 +1,4 @@
-"""The planner against measurements: tensors of real ZeRO runs to the byte, allocations of PyTorch, and the tables of the literature."""
+"""The planner against measurements: tensors of real runs to the byte, allocations of PyTorch, and the tables of the literature."""
 
 import json
 import re
@@ -9,11 +9,14 @@ import pytest
 import torch
 from course_lib.models.causal import build_model
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings.config import build, load
 from course_lib.training import planner
+from course_lib.training.engines import PlainEngine
 from course_lib.training.memory import GB
+from course_lib.training.ranks import Rank
 
-from tests.allocations import allocated
+from tests.allocations import allocated, norms_as_on_a_gpu
 from tests.training import ranks
 
 RECOMPUTE = planner.recompute_choices(PretrainConfig())
@@ -22,6 +25,7 @@ SHAPES = {  # name: layers, width, heads, vocabulary, positions
     "345M": (24, 1024, 16, 50304, 1024),
     "1.3B": (24, 2048, 16, 50304, 1024),
     "XL": (48, 1600, 20, 50000, 1024),
+    "124M": (12, 768, 12, 50304, 1024),
 }
 
 
@@ -56,19 +60,29 @@ def test_flops_per_token():
     ],
 )
 def test_states_of_xl_are_those_of_the_zero_paper(ranks, by_stage):
+    """Without DeepSpeed (stage 0, or one rank) they are as many bytes, otherwise divided: 4 + 4 + 8 a parameter."""
     for stage, expected in enumerate(by_stage):
-        parts = planner.plan(run(zero={"stage": stage}), ranks).parts
+        # Gradients are kept from one micro-batch to the next.
+        batch = {"micro_size": 1, "local_size": 2}
+        parts = planner.plan(run(zero={"stage": stage}, batch=batch), ranks).parts
         found = (parts["weights"] + parts["gradients"] + parts["optimizer"]) / GB
         assert found == pytest.approx(expected, abs=0.01 + 0.05 * (stage == 2))  # DeepSpeed keeps cut gradients whole
 
 
 @pytest.mark.parametrize(("name", "recompute", "measured"), [("345M", "none", 30.9), ("1.3B", "full", 26.0)])
 def test_near_the_table_of_fleetx(name, recompute, measured):
-    """V100, fp16, batch 8. Buffers and allowance left out: they are DeepSpeed's and a choice. Their loss is in 16 bit."""
-    parts = planner.plan(
-        run(name, model={"attention": "eager", "recompute": recompute}, precision={"dtype": "fp16"}, zero={"stage": 0})
-    ).parts
-    assert (sum(parts.values()) - parts["buffers"] - parts["allowance"]) / GB == pytest.approx(measured, rel=0.1)
+    """V100, batch 8, model and loss in fp16 with an fp32 copy of the weights: 16 bytes a parameter, no autocast."""
+    model = {"attention": "eager", "recompute": recompute}
+    sizes = run(name, model=model, precision={"dtype": "fp16"}).sizes(autocast=False)
+    assert (16 * sizes.parameters + sizes.activations + sizes.logits) / GB == pytest.approx(measured, rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "measured"), [("124M", 31_383_375_360), ("XL", 122_422_892_032)])
+def test_near_what_an_h200_allocated(name, measured):
+    """Version 1.0, bf16, one rank, then with DeepSpeed, stage 2: the sizes that several ranks have today, but for shards."""
+    model = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    sizes = run(name, model=model, batch={"micro_size": 32}).sizes(autocast=False)
+    assert 16 * sizes.parameters + sizes.activations + sizes.logits == pytest.approx(measured, rel=0.03)
 
 
 TINY = {  # odd: padding shows
@@ -87,7 +101,7 @@ def measured():
 
 @pytest.mark.rehearse
 def test_states_are_those_of_deepspeed_to_the_byte(measured):
-    assert len(measured) == 2 and len(measured[0]) == 8 * len(KINDS)
+    assert len(measured) == 2 and len(measured[0]) == 6 * len(KINDS)
     for first, second in zip(*measured):
         architecture, stage, dtype, _ = first
         zero = {"stage": stage, "stage3_param_persistence_threshold": 100}
@@ -110,7 +124,10 @@ MODELS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("attention", [pytest.param("eager", marks=pytest.mark.rehearse), "sdpa"])
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, recompute):
+@pytest.mark.parametrize("autocast", [False, True])
+def test_activations_and_logits_are_what_pytorch_allocates(monkeypatch, kind, attention, recompute, autocast):
+    """In bf16 as under DeepSpeed, and with fp32 weights under autocast as without it."""
+    norms_as_on_a_gpu(monkeypatch)
     model = MODELS[kind] | {
         "vocab_size": 1500, "hidden_size": 64, "num_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 128, "attention": attention,
         "recompute": recompute, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
@@ -119,21 +136,79 @@ def test_activations_and_logits_are_what_pytorch_allocates(kind, attention, reco
         PretrainConfig,
         {"model": model, "data": {"seq_length": 128}, "batch": {"micro_size": 4}, "precision": {"dtype": "bf16"}},
     )
-    built = build_model(settings.model).to(torch.bfloat16).train()
+    built = build_model(settings.model).to(torch.float32 if autocast else torch.bfloat16).train()
     for parameter in built.parameters():
         parameter.grad = torch.zeros_like(parameter)
     tokens = torch.randint(0, 1500, (4, 129))
 
     def forward():
-        logits = built(input_ids=tokens[:, :-1], use_cache=False).logits.float()
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            logits = built(input_ids=tokens[:, :-1], use_cache=False).logits.float()
+            return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
-    parts = planner.plan(settings, 1).parts
+    sizes = settings.sizes(autocast)
+    stored = sizes.activations + sizes.casts
     kept, _, loss = allocated(forward)
     del loss
-    assert kept == pytest.approx(parts["activations"] + parts["logits"] / 3, rel=0.085)  # the log-softmax stays
+    assert kept == pytest.approx(stored + sizes.logits / 3, rel=0.085)  # the log-softmax stays
     _, peak, _ = allocated(lambda: forward().backward())
-    assert peak == pytest.approx(parts["activations"] + parts["logits"], rel=0.04)
+    assert peak == pytest.approx(stored + sizes.logits, rel=0.04)
+
+
+# layers, width, vocabulary, length, micro-batch: most memory is for logits, activations, matrices, the embedding
+WEIGHTS = {"logits": (3, 64, 1500, 128, 4), "matrices": (6, 128, 300, 16, 1), "embedding": (2, 64, 4000, 16, 1)}
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_step_without_deepspeed_is_what_pytorch_allocates(weight, optimizer, dtype, accumulation):
+    """States to the byte, and the peak of a step: forward and backward passes, clipping, optimizer."""
+    layers, width, vocabulary, length, micro = WEIGHTS[weight]
+    model = {
+        "num_layers": layers, "hidden_size": width, "num_attention_heads": 4, "vocab_size": vocabulary,
+        "max_position_embeddings": length, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    }  # fmt: skip
+    batch = {"micro_size": micro, "local_size": micro * accumulation}
+    settings = build(
+        PretrainConfig,
+        {"model": model, "data": {"seq_length": length}, "batch": batch, "precision": {"dtype": dtype}},
+        [f"optimizer.name={optimizer}"],
+    )
+    gpt2 = Gpt2(settings)
+    engine = PlainEngine(gpt2, build_model(settings.model), Rank(0, 1, 0, torch.device("cpu")))
+    engine.train(True)
+    micro_batches = [{"tokens": torch.randint(0, vocabulary, (micro, length + 1))} for _ in range(accumulation)]
+
+    def step():
+        for micro_batch in micro_batches:
+            with engine.precision():
+                loss = gpt2.loss(engine.module, micro_batch)
+            engine.backward(loss)
+            del loss
+        engine.step(1e-3)
+
+    # AdamW creates its moments in the first step.
+    step()
+    weights = sum(parameter.nbytes for parameter in engine.model.parameters())
+    moments = sum(
+        value.nbytes for state in engine.optimizer.state.values() for key, value in state.items() if key != "step"
+    )
+    parts = planner.plan(settings, 1).parts
+    assert (parts["weights"], parts["optimizer"]) == (weights, moments)
+    _, peak, _ = allocated(step)
+    planned = sum(parts.values()) - parts["allowance"]
+    assert weights + moments + peak == pytest.approx(planned, rel=0.05)
+
+
+def test_muon_is_not_advised_to_use_more_ranks_or_offload():
+    settings = run("345M", optimizer={"name": "muon"}, precision={"dtype": "fp32"})
+    advised = [change for change, _ in planner.smaller(settings, 1)]
+    assert advised and not any("offload" in change or "GPUs" in change for change in advised)
+    # Stages change nothing.
+    assert [each.settings.zero.stage for each in planner.grid(settings, 1)] == [2] * len(RECOMPUTE)
+    assert len(planner.grid(run("345M"), 2)) == 4 * len(RECOMPUTE)
 
 
 def test_offload_moves_states_to_the_host():
