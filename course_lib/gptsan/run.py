@@ -20,6 +20,7 @@ from course_lib.settings import config
 from course_lib.training import checkpoint
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.run import ENDLESS, Run, RunData
+from course_lib.training.run_dir import export_folder
 from course_lib.training.settings import ResolvedBatch
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from course_lib.training import checkpoint, engines, log, nodes, run_dir, starte
 from course_lib.training.freezing import digests, require_unchanged
 from course_lib.training.interruptions import listening
 from course_lib.training.lr_schedule import learning_rate, learning_rate_at_time
-from course_lib.training.process_state import as_before, seed_all
+from course_lib.training.process_state import as_before, seed_all, use_threads
 from course_lib.training.ranks import Rank, joined, started_as_rank
 from course_lib.training.run import Run
 from course_lib.training.settings import ResolvedBatch, RunConfig
@@ -87,6 +87,8 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         seed_all(chosen.seed)
         with engines.sharded_construction(settings, batch, rank.ranks):
             model = run.model()
+        if rank.ranks == 1:
+            use_threads(settings, model)
         if not start:
             run.prepare(model, rank.device)
         engine = engines.build(run, model, batch, rank)
@@ -147,6 +149,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 is_last = step == steps
             else:
                 seconds = seconds_before + meter.seconds()
+                assert chosen.max_seconds
                 rate = learning_rate_at_time(settings.optimizer.lr, seconds, chosen.max_seconds)
                 is_last = seconds >= chosen.max_seconds
             norm = engine.step(rate)

@@ -127,7 +127,9 @@ def test_an_interrupt_of_a_rank_in_this_process_saves_a_checkpoint(tmp_path: Pat
 
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     run = Gpt2(pretrain.settings(pretrain.inputs(tmp_path), tmp_path / "run", "launch.ranks=1", *ENDLESS))
-    with pytest.raises(CourseError, match="^interrupted at step 3 of 100000; --resume continues from checkpoint-3$") as caught:
+    with pytest.raises(
+        CourseError, match="^interrupted at step 3 of 100000; --resume continues from checkpoint-3$"
+    ) as caught:
         train(run, on_message=heard)
     assert caught.value.exit_code == 130
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
