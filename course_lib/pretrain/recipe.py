@@ -10,7 +10,6 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from course_lib.pretrain.best_fit import document_mask
 from course_lib.pretrain.gpt2 import Gpt2, collate
 from course_lib.training.deepspeed_config import deepspeed_json, with_optimizer
 
@@ -51,12 +50,9 @@ def collator(run: Gpt2) -> Callable[[list[Any]], dict[str, Any]]:
     """Return the function that makes a micro-batch of samples, as a model of transformers takes it."""
 
     def collated(samples: list[Any]) -> dict[str, Any]:
-        tokens = collate(samples)
-        inputs, labels = tokens["tokens"][:, :-1], run.labels(tokens)
+        batch = collate(samples)
+        labels = run.labels(batch)
         # With `shift_labels`, the model does not shift them again.
-        batch = {"input_ids": inputs.clamp(min=0), "labels": labels, "shift_labels": labels}
-        if run.settings.data.packing == "best-fit":
-            batch["attention_mask"] = document_mask(inputs, run.special_ids[1])
-        return batch
+        return run.inputs(batch) | {"labels": labels, "shift_labels": labels}
 
     return collated
