@@ -156,9 +156,9 @@ def export(
         if value is not None:
             raise UsageError(f"{option}: not allowed for a run of `course {verb}`; allowed: --step")
     if isinstance(settings, GptsanConfig):
-        from course_lib.gptsan.export import export as export_gptsan
+        from course_lib.gptsan.run import Gptsan
 
-        return export_gptsan(run, target, step)
+        return Gptsan(_in_folder(settings, run)).export(target, step)
     from course_lib.prefix.export import export as export_prefix
 
     return export_prefix(run, target, step)
@@ -240,7 +240,7 @@ def _train(run: "Run", resume: bool, name: str) -> str | None:
 
     trained = train(run, resume)
     # Of several ranks, the process that started them exports, or else the first rank.
-    if trained is None:
+    if not trained.goes_on:
         return None
     product = trained.folder / name
     return f"{output.text(run.export(product))} → {product}"

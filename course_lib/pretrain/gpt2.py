@@ -80,7 +80,7 @@ class Gpt2(Run):
     @override
     def identity(self) -> dict[str, Any]:
         settings = self.settings
-        identity = {
+        identity: dict[str, Any] = {
             "settings": self.settings.identity(),
             "inputs": data.fingerprint(settings.data.input),
         }

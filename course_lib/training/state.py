@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,23 +22,10 @@ from course_lib.errors import CourseError
 from course_lib.files import naming
 from course_lib.training import optimizer_state
 from course_lib.training.parameter_groups import parameter_groups
+from course_lib.training.ranks import Rank
 
 # What damaged states of random generators raise.
 DAMAGED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
-
-
-class Rank(Protocol):
-    """This process among those that train."""
-
-    number: int
-    ranks: int
-
-    @property
-    def first(self) -> bool:
-        """Return whether this is rank 0."""
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,7 @@ def trained(task: Callable[[Any], Run], settings: Any, seed: int, folder: Path) 
     """Train with a seed in a folder; the last step is saved."""
     steps = settings.engine.max_steps or settings.engine.save_steps
     engine = replace(settings.engine, seed=seed, output_dir=folder, save_steps=steps)
-    run = train(task(replace(settings, engine=engine)), on_message=lambda line: None)
-    assert run
-    return run
+    return train(task(replace(settings, engine=engine)), on_message=lambda line: None)
 
 
 def held_out_loss(run: Trained) -> float:

@@ -25,6 +25,7 @@ if __name__ == "__main__":
     run = Gpt2(config.load(PretrainConfig, sys.argv[1]))
     batch = run.settings.batch.resolve(1)
     steps = run.steps(batch)
+    assert steps
     wanted = run.settings.optimizer
     content = with_optimizer(deepspeed_json(run.settings, batch), run.settings, steps)
     arguments = TrainingArguments(

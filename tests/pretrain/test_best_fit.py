@@ -210,7 +210,9 @@ def test_behind_no_token_begins_a_piece() -> None:
 def steps(part: Concatenated, *, total: int = 2, epochs: float | None = None, tokens: int | None = None) -> int:
     settings = replace(PretrainConfig(), data=DataConfig(packing="best-fit", seq_length=8, train_tokens=tokens))
     settings = replace(settings, engine=replace(settings.engine, num_train_epochs=epochs))
-    return data.training_steps(settings, ResolvedBatch(total, total, total, 1), part)
+    found = data.training_steps(settings, ResolvedBatch(total, total, total, 1), part)
+    assert found
+    return found
 
 
 def test_steps_count_the_samples_that_are_read(tmp_path: Path) -> None:
@@ -243,8 +245,7 @@ def test_a_run_whose_samples_cut_documents_is_not_resumed(tmp_path: Path) -> Non
         chosen = DataConfig((tmp_path / "long",), tmp_path, "1", seq_length, "best-fit")
         settings = replace(PretrainConfig(), data=chosen)
         task = Gpt2(replace(settings, engine=replace(settings.engine, output_dir=run)))
-        identity = task.identity()
-        facts = {name: value for name, value in identity.items() if name != "settings"}
+        facts = task.identity()
         assert {name: value for name, value in facts.items() if name != "inputs"} == split
         (run / run_dir.DEEPSPEED).write_text('{"train_batch_size": 8}', encoding="utf8")
         batch = ResolvedBatch(8, 8, 8, 1)
@@ -252,8 +253,8 @@ def test_a_run_whose_samples_cut_documents_is_not_resumed(tmp_path: Path) -> Non
             (run / run_dir.DATA).write_text(json.dumps(stored), encoding="utf8")
             if refused:
                 with pytest.raises(UsageError, match="^data.packing: not what the run in .* was trained with"):
-                    run_dir._require_same(task, task.settings, batch, identity)
+                    run_dir._require_same(task, task.settings, batch, facts)
             else:
-                run_dir._require_same(task, task.settings, batch, identity)
+                run_dir._require_same(task, task.settings, batch, facts)
     stream = replace(task.settings, data=replace(chosen, seq_length=8, packing="stream"))
     assert Gpt2(stream).identity().keys() == {"settings", "inputs"}

@@ -39,7 +39,6 @@ def test_losses_are_those_of_the_trainer_with_deepspeed(tmp_path: Path, architec
     theirs = json.loads((tmp_path / "losses.json").read_text())
 
     trained = train(Gpt2(settings))
-    assert trained
     ours = [entry["loss"] for entry in trained.log if entry["kind"] == "train"]
     assert len(ours) == 20 and ours[-1] < ours[0] - 0.04
     # The Trainer logs losses in fp32.

@@ -118,7 +118,7 @@ def build(case: Case, ranks: int) -> Any:
     with sharded(chosen, ranks):
         # Odd sizes, so that parameters and groups need padding.
         model = build_model(ModelConfig(
-            vocab_size=VOCABULARY, hidden_size=34, num_layers=2, num_attention_heads=2, max_position_embeddings=LENGTH,
+            vocab_size=VOCABULARY, hidden_size=33, num_layers=2, num_attention_heads=3, max_position_embeddings=LENGTH,
             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         ))  # fmt: skip
     if case.frozen:
