@@ -144,6 +144,9 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 engine.backward(loss)
                 losses += loss.detach()
 
+            # Compilation, in the first passes, is no part of the training time.
+            if chosen.compile and step == start + 1:
+                meter.restart(start)
             if steps:
                 rate = learning_rate(settings.optimizer.lr, step, steps)
                 is_last = step == steps
