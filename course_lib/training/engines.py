@@ -28,6 +28,7 @@ class Engine(Protocol):
     module: nn.Module  # what the loss calls: the model, or DeepSpeed's engine around it
     optimizer: torch.optim.Optimizer  # its state is by parameter; with DeepSpeed, by flat shards
     scale: LossScale | None  # the loss scale of PlainEngine in fp16
+    dtype: torch.dtype  # of the training
     compiles_loss: bool  # whether the loss, and so the model in it, is compiled
 
     def precision(self) -> AbstractContextManager[Any]:
@@ -129,6 +130,7 @@ class DeepSpeedEngine:
 
         settings: RunConfig = run.settings
         self.settings, self.model = settings, model
+        self.dtype = TORCH[settings.precision.dtype]
         of_host = cpu_adamw(model, settings.optimizer) if settings.zero.offload_optimizer else None
         self.engine, self.optimizer, *_ = deepspeed.initialize(
             model=model,

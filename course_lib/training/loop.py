@@ -180,9 +180,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         return Trained(folder, step, log.read(folder)) if rank.first else None
 
 
-def _train_on_ranks(
-    run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]
-) -> Trained:
+def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]) -> Trained:
     """Start the ranks, each of which calls `train`, and wait for them."""
     if problem := run.settings.problem_with_ranks(found.ranks):
         raise UsageError(problem)

@@ -80,7 +80,9 @@ def require_own(run: Run) -> None:
     folder: Path = run.settings.engine.output_dir
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
     # Ranks that fail at once leave only what they print, and samples may have been looked at before the training.
-    if any(not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE) for name in names) and not _is_run(run, folder):
+    if any(not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE) for name in names) and not _is_run(
+        run, folder
+    ):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
 
