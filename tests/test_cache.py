@@ -1,14 +1,16 @@
 """Archives of finished products: what is packed, what is unpacked, what is kept, and which archives are refused."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from zipfile import ZipFile
 
 import pytest
-from course_lib import cli
+from course_lib import cli, files
 from course_lib.corpus import products as corpus
 from course_lib.errors import CourseError
 from course_lib.workspace import archive as cache
@@ -83,8 +85,8 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 def everything() -> dict[str, bytes]:
     """The files of the workspace, without locks."""
     root = workspace.root()
-    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock")
-    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+    found = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
 def rewritten(archive: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
@@ -118,6 +120,26 @@ def test_round_trip(course: Course, archive: Path, elsewhere: Callable[[str], Pa
     assert course.built == []
 
 
+def test_what_was_unpacked_is_not_read_at_each_look(
+    course: Course, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.unpack(course.products(), archive)
+    monkeypatch.setattr(files, "sha256", Mock(side_effect=AssertionError))
+    assert course.states() == ["fresh"] * 3
+
+
+def test_an_archive_of_an_earlier_version_is_left(course: Course, archive: Path) -> None:
+    def change(members: dict[str, bytes]) -> None:
+        for name in course.settings:
+            manifest = json.loads(members[f"{name}/manifest.json"])
+            manifest["settings"] = manifest.pop("identity")
+            members[f"{name}/manifest.json"] = json.dumps(manifest).encode()
+
+    done, left = cache.unpack(course.products(), rewritten(archive, change))
+    assert done == {} and left["a/first"] == "built by an earlier version of the course"
+    assert course.states() == ["missing"] * 3
+
+
 def test_equal_products_give_equal_bytes(course: Course, archive: Path) -> None:
     assert cache.unpack(course.products(), archive)[0]
     for path in workspace.root().rglob("*"):
@@ -141,8 +163,9 @@ def test_a_file_that_differs_from_its_manifest_is_not_packed(course: Course, arc
     before = archive.read_bytes()
     cache.unpack(course.products(), archive)
     path = workspace.root() / "a/first/weights"
-    # the same size, so that the product still counts as fresh
     path.write_bytes(b"x" + WEIGHTS[1:])
+    # the same size, and older than the manifest, so that the product still counts as fresh
+    os.utime(path, (1, 1))
     with pytest.raises(CourseError, match=f"^{path}: was changed"):
         cache.pack(course.products(), archive)
     assert archive.read_bytes() == before
@@ -170,7 +193,7 @@ def test_what_does_not_follow_from_the_learners_own_product_is_not_unpacked(cour
 def test_a_stale_product_is_replaced(course: Course, archive: Path) -> None:
     folder = course.product("a/first").path()
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"settings": {"n": 5}}))
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"identity": {"n": 5}}))
     assert list(cache.unpack(course.products("a/first"), archive)[0]) == ["a/first"]
     assert course.product("a/first").state().kind == "fresh"
 

@@ -17,7 +17,7 @@ from zipfile import ZipFile
 import pytest
 from course_lib import cli, files, paths, unmarked
 from course_lib.errors import CourseError, UsageError
-from course_lib.workspace import archive, cleaning
+from course_lib.workspace import archive, cleaning, manifests
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import Product
 
@@ -477,9 +477,9 @@ def test_a_manifest_changed_by_hand_is_damaged(change: dict[str, Any], capsys: p
     folder = workspace.root() / "corpus/wikipedia"
     listing(folder)
     path = folder / "manifest.json"
-    assert workspace.read_manifest(folder) is not None
+    assert manifests.read(folder) is not None
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    assert workspace.read_manifest(folder) is None
+    assert manifests.read(folder) is None
     assert cli._main(["status"]) == 0 and "manifest.json is damaged" in capsys.readouterr().out
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from course_lib import cli, paths
-from course_lib.command_line import options
+from course_lib.command_line import from_options
 from course_lib.corpus.config import WebtextConfig
 from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
@@ -99,8 +99,8 @@ def test_a_verb_takes_an_own_profile_by_its_path(
 ) -> None:
     own(monkeypatch, "extends: tiny\nsubword: {bpe: {vocab_size: 300}}\n")
     monkeypatch.delenv("COURSE_PROFILE")
-    chosen = options.settings(BpeConfig, "subword.bpe", Path("mine/small.yaml"), None)
+    chosen = from_options.settings(BpeConfig, "subword.bpe", Path("mine/small.yaml"), None)
     assert (chosen.vocab_size, chosen.limit_alphabet) == (300, 4000)
     assert "vocab_size=300" in capsys.readouterr().err
     Path("verb.yaml").write_text("vocab_size: 700\n")
-    assert options.settings(BpeConfig, "subword.bpe", Path("verb.yaml"), None) == BpeConfig(vocab_size=700)
+    assert from_options.settings(BpeConfig, "subword.bpe", Path("verb.yaml"), None) == BpeConfig(vocab_size=700)

@@ -18,10 +18,11 @@ from course_lib.gptsan import products as gptsan_products
 from course_lib.japanese import products as japanese_products
 from course_lib.prefix import products as prefix_products
 from course_lib.pretrain import products as pretrain_products
-from course_lib.settings import profiles
+from course_lib.settings import config, profiles
 from course_lib.settings.config import STRICT, setting
 from course_lib.subword import products as subword_products
-from course_lib.workspace import chapters, cleaning
+from course_lib.training.settings import RunConfig
+from course_lib.workspace import chapters, cleaning, manifests
 from course_lib.workspace import products as workspace
 from course_lib.workspace.products import Product, State
 from pydantic.dataclasses import dataclass
@@ -69,7 +70,7 @@ class Course:
                 raise self.failure
             return {"characters": len(text)}
 
-        return Product(name, build, lambda: self.settings[name], inputs, self.code.get(name, ()))
+        return Product(name, build, lambda: self.settings[name], inputs, lambda: self.code.get(name, ()))
 
     def products(self) -> list[Product]:
         return [self.product(name) for name in self.inputs]
@@ -117,7 +118,7 @@ def test_the_manifest_says_where_a_product_comes_from(course: Course) -> None:
     found = course.product("a/second").manifest()
     assert found is not None
     assert (found["product"], found["profile"], found["counts"]) == ("a/second", "tiny", {"characters": 6})
-    assert found["settings"] == {"n": 1, "list": [1]} and found["outputs"]["in/text"]["bytes"] == 6
+    assert found["identity"] == {"n": 1, "list": [1]} and found["outputs"]["in/text"]["bytes"] == 6
     assert found["inputs"]["other.txt"]["sha256"] == "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
     assert found["versions"].keys() >= {"course_lib", "numpy"}
     assert str(course.source.parent) not in json.dumps(found)
@@ -160,16 +161,175 @@ def test_an_upstream_built_alone_makes_the_downstream_stale(course: Course) -> N
     assert course.state("a/second") == State("stale", "a/first changed")
 
 
-def test_the_code_of_a_package_is_all_but_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "__file__", str(tmp_path / "workspace/products.py"))
-    (tmp_path / "part").mkdir()
-    digests = []
-    for name, content in (("a.py", "1"), ("b.py", "1"), ("b.py", "2"), ("figures.py", "1"), ("notes.txt", "1")):
-        (tmp_path / "part" / name).write_text(content)
-        workspace._digest.cache_clear()
-        digests.append(workspace._digest("part"))
-    workspace._digest.cache_clear()
-    assert len(set(digests[:3])) == 3 and set(digests[2:]) == {digests[2]}
+def test_an_edit_of_an_output_of_equal_size_is_seen(course: Course) -> None:
+    course.make()
+    (workspace.root() / "a/second/in/text").write_text("TWOONE")
+    assert course.state("a/second") == State("stale", "in/text was changed or removed")
+    assert course.state("b/third") == State("stale", "a/second is not fresh")
+    assert course.make() == ["a/second"] and text("a/second") == "ONETWO"
+
+
+def test_outputs_are_read_only_if_they_are_newer_than_their_manifest(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course.make()
+    for path in workspace.root().rglob("text"):
+        os.utime(path, (1, 1))
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "sha256", Mock(side_effect=AssertionError))
+        assert [course.state(name) for name in course.inputs] == [FRESH] * 3
+    os.utime(workspace.root() / "a/first/in/text")
+    assert course.state("a/first") == FRESH
+
+
+def test_an_input_that_changes_during_the_build_makes_the_product_stale(course: Course) -> None:
+    """It is not recorded as what the build has read."""
+    product = course.product("a/first")
+
+    def build(folder: Path, inputs: list[Path], settings: Any) -> dict[str, Any]:
+        counts = product.build(folder, inputs, settings)
+        course.source.write_text("another")
+        return counts
+
+    Product("a/first", build, product.settings, product.inputs).path()
+    assert text("a/first") == "ONE" and course.state("a/first") == State("stale", "source.txt changed")
+    assert course.make("a/first") == ["a/first"] and text("a/first") == "ANOTHER"
+
+
+def test_inputs_of_the_same_name_are_told_apart(course: Course, tmp_path: Path) -> None:
+    """Such as texts of the user's own in two folders."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/source.txt").write_text("three")
+    course.inputs["a/first"] = (course.source, tmp_path / "more/source.txt")
+    assert course.make("a/first") == ["a/first"] and course.make("a/first") == []
+    (tmp_path / "more/source.txt").write_text("four")
+    assert course.state("a/first") == State("stale", "source.txt (2) changed")
+
+
+def test_a_setting_that_does_not_fix_the_content_may_change(course: Course) -> None:
+    def product(**settings: int) -> Product:
+        made = course.product("a/first")
+        return Product("a/first", made.build, settings, made.inputs, identity=lambda chosen: {"n": chosen["n"]})
+
+    product(n=1, logging=10).path()
+    assert product(n=1, logging=20).state() == FRESH
+    assert product(n=2, logging=10).state() == State("stale", "settings changed")
+    assert product(n=1, logging=20).run_name() == product(n=1, logging=10).run_name() != product(n=2).run_name()
+
+
+def test_a_run_is_named_after_what_the_product_is_made_of(course: Course) -> None:
+    """So that a run is never refused because it began with other inputs."""
+    course.make()
+    changes: list[Callable[[], Any]] = [
+        lambda: None,
+        lambda: course.settings.update({"a/second": {"n": 2}}),
+        lambda: course.other.write_text("other"),
+        lambda: course.code.update({"a/second": ("exercises",)}),
+        lambda: course.source.write_text("uno"),
+    ]
+    names = []
+    for change in changes:
+        change()
+        course.make("a/first")
+        names.append(course.product("a/second").run_name())
+    assert len(set(names)) == len(changes) and all(cleaning.RUN.fullmatch(name) for name in names)
+    os.utime(course.other, (1, 1))
+    assert course.product("a/second").run_name() == names[-1]
+
+
+def test_a_product_that_trains_says_so(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+    product = course.product("a/first")
+    trained = Product("a/first", product.build, {}, product.inputs, trains=lambda inputs, _: f"from {inputs[0].name}")
+    trained.path()
+    assert capsys.readouterr().out == "training a/first (missing): from source.txt\n"
+
+
+def test_what_a_training_notes_makes_nothing_else_stale(course: Course) -> None:
+    """Its times differ, also if the weights are the same."""
+
+    def product(seconds: int) -> Product:
+        def build(folder: Path, *_: Any) -> dict[str, Any]:
+            (folder / "in").mkdir()
+            (folder / "in/text").write_text("weights")
+            (folder / "log.jsonl").write_text(f'{{"seconds": {seconds}}}')
+            return {}
+
+        return Product("a/model", build, {"seconds": seconds})
+
+    def below(seconds: int) -> Product:
+        return Product("b/below", lambda folder, *_: {}, inputs=(product(seconds),))
+
+    below(1).path()
+    product(2).path()
+    assert below(2).state() == FRESH
+
+
+# The part of a manifest of 30 November 2026 that says what the product is made of.
+EARLIER = {
+    "settings": {"n": 1, "list": [1]},
+    "code": {"corpus": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},
+    "inputs": {"other.txt": {"bytes": 3, "sha256": "0", "mtime_ns": 1}, "a/first": "0"},
+}
+
+
+def test_a_product_of_an_earlier_version_is_stale(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+    course.make()
+    folder = workspace.root() / "a/second"
+    built = json.loads((folder / "manifest.json").read_text())
+    del built["identity"]
+    (folder / "manifest.json").write_text(json.dumps(built | EARLIER))
+    assert course.state("a/second") == State("stale", "built by an earlier version of the course")
+    assert course.make() == ["a/second"]
+    folder = workspace.root() / "corpus/wikipedia"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps(EARLIER | {"outputs": {}}))
+    assert cli._main(["status"]) == 0
+    assert "built by an earlier version of the course\n" in capsys.readouterr().out
+    assert cli._main(["clean", "1", "--yes"]) == 0 and not folder.exists()
+
+
+# Settings that a product which is trained may have changed, and those that train it again.
+MAY_CHANGE = (
+    "engine.logging_freq=3", "engine.eval_freq=7", "engine.save_steps=9", "engine.keep_checkpoints=1",
+    "engine.tracking=[]", "engine.output_dir=elsewhere", "engine.compile=true", "launch.device=cpu", "launch.ranks=16",
+    "launch.master_port=4", "launch.slurm.nodes=2", "batch.micro_size=1", "model.recompute=full",
+    "optimizer.fused=false", "zero.stage=1", "zero.reduce_bucket_size=5",
+)  # fmt: skip
+TRAINS_AGAIN = (
+    "engine.seed=5", "engine.max_steps=77", "batch.global_size=32", "optimizer.lr.max=0.9", "optimizer.beta2=0.5",
+    "precision.dtype=fp16",
+)  # fmt: skip
+
+
+def identity(product: Product, *overrides: str) -> dict[str, Any]:
+    settings = product.resolve()[0]
+    return product.identity(config.build(type(settings), config.to_dict(settings), overrides))
+
+
+@pytest.mark.parametrize("profile", profiles.BUNDLED)
+def test_only_what_fixes_the_weights_trains_a_model_again(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURSE_PROFILE", profile)
+    trained = [product for product in chapters.products() if isinstance(product.resolve()[0], RunConfig)]
+    assert {"pretrain/gpt2", "gptsan/tuned", "prefix/title"} <= {product.name for product in trained}
+    for product in trained:
+        lengths = [f"{key}=null" for key in product.resolve()[0].lengths()]
+        usual = (*lengths, "engine.max_steps=50", "batch.global_size=16", "precision.dtype=bf16")
+        for change in MAY_CHANGE:
+            assert identity(product, *usual, change) == identity(product, *usual), (product.name, change)
+        for change in TRAINS_AGAIN:
+            assert identity(product, *usual, change) != identity(product, *usual), (product.name, change)
+        # Without a size, the batch is that of the ranks.
+        of_ranks = (*usual, "batch.global_size=null", "batch.local_size=null", "batch.micro_size=8", "launch.ranks=2")
+        assert identity(product, *of_ranks) == identity(product, *usual)
+        assert identity(product, *of_ranks, "launch.ranks=3") != identity(product, *usual)
+        of_gpus = (*of_ranks, "launch.ranks=null")
+        assert identity(product, *of_gpus) != identity(product, *of_gpus, "batch.micro_size=4")
+
+
+@pytest.mark.parametrize("change", ["task_name=other", "model.warm_start_steps=1", "data.dev_size=3", "model.length=2"])
+def test_what_else_fixes_a_prefix(change: str) -> None:
+    product = prefix_products.task("title")
+    assert identity(product, change) != identity(product)
 
 
 def test_a_missing_input_file_is_named_and_nothing_is_written(course: Course) -> None:
@@ -233,6 +393,21 @@ def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
             assert second.communicate(timeout=LIMIT)[0].split() == [place]
     assert (first.returncode, second.returncode) == (0, 0)
     assert log.read_text() == "built\n"
+
+
+def test_clean_during_a_build_leaves_it_alone(tmp_path: Path) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    gate.touch()
+    folder = one_product.slow_product(log, gate, "1").path()
+    gate.unlink()
+    with start(log, gate) as process:
+        read_until(process, "half")
+        found = cleaning.removal(["part"], runs=True)
+        assert folder in found.used and found.paths == []
+        found.remove()
+        gate.touch()
+        assert process.communicate(timeout=LIMIT)[0].split() == [str(folder)]
+    assert process.returncode == 0 and one_product.slow_product(log, gate, "2").state() == FRESH
 
 
 def test_a_look_at_all_products_examines_each_once(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,4 +541,4 @@ def test_a_product_that_a_command_writes_is_fresh(own_workspace: Path) -> None:
     product = Product("a/first", build)
     assert product.path() == own_workspace / "tiny/a/first"
     assert product.state() == FRESH
-    assert sorted(os.listdir(product.folder)) == [files.MARK, workspace.MANIFEST, "text"]
+    assert sorted(os.listdir(product.folder)) == [files.MARK, manifests.FILE, "text"]

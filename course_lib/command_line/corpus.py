@@ -7,6 +7,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from typer import Argument, Option
+
+from course_lib.command_line.from_options import FromOptions
+from course_lib.command_line.options import CORES, Note, Output, TextOutput, Workers, output, path
 from course_lib.command_line.output import Shown
 from course_lib.corpus.config import Dataset, DownloadConfig, WebtextConfig, WikipediaConfig
 from course_lib.errors import UsageError
@@ -19,19 +23,21 @@ from course_lib.subword.config import BpeConfig, UnigramConfig
 if TYPE_CHECKING:
     from course_lib.corpus.report import CorpusReport
 
-Documents = Annotated[Sequence[Path], ".jsonl, or .txt with an empty line between documents; - reads standard input"]
-Dumps = Annotated[Sequence[Path], ".xml, .xml.gz, .xml.bz2 or .xml.xz"]
-Web = Annotated[Sequence[Path], ".txt, also compressed, with an empty line between documents; - reads standard input"]
-Corpus = Annotated[Sequence[Path], "segmented .txt lines, or .jsonl documents; - reads standard input"]
+# Arguments of several verbs.
+Corpus = Annotated[
+    list[Path],
+    Argument(metavar="SOURCE", help="segmented .txt lines, or .jsonl documents; - reads standard input", parser=path),
+    Note.INPUT_FILE,
+]
 
 
 def download(
-    dataset: Annotated[Dataset, "jawiki: Japanese Wikipedia; cc100: web text"],
-    settings: DownloadConfig,
-    target: Annotated[Path, "folder for the file"] = Path("downloads"),
+    dataset: Annotated[Dataset, Argument(metavar="DATASET", help="jawiki: Japanese Wikipedia; cc100: web text")],
+    settings: Annotated[DownloadConfig, FromOptions(section="corpus.download")],
+    target: Annotated[Path, output("folder for the file"), Note.PRODUCT] = Path("downloads"),
     *,
-    date: Annotated[str, "day of the dump, such as 20261101, or latest"] = "latest",
-    part: Annotated[int | None, "jawiki: only one part of the dump"] = None,
+    date: Annotated[str, Option("--date", help="day of the dump, such as 20261101, or latest")] = "latest",
+    part: Annotated[int | None, Option("--part", help="jawiki: only one part of the dump")] = None,
 ) -> None:
     """Download a dump and verify it."""
     from course_lib.corpus.download import download
@@ -39,7 +45,12 @@ def download(
     download(dataset, target, date, settings, part)
 
 
-def wikipedia(dumps: Dumps, target: Path, settings: WikipediaConfig, workers: int) -> object:
+def wikipedia(
+    dumps: Annotated[list[Path], Argument(metavar="DUMP", help=".xml, .xml.gz, .xml.bz2 or .xml.xz", parser=path)],
+    target: TextOutput,
+    settings: Annotated[WikipediaConfig, FromOptions(section="corpus.wikipedia")],
+    workers: Workers = CORES,
+) -> object:
     """Extract the articles of a Wikipedia dump as plain text."""
     from course_lib.corpus.wikipedia import extract
 
@@ -47,7 +58,20 @@ def wikipedia(dumps: Dumps, target: Path, settings: WikipediaConfig, workers: in
     return _reported(extract(dumps, target, settings, workers), target)
 
 
-def webtext(sources: Web, target: Path, settings: WebtextConfig, workers: int) -> object:
+def webtext(
+    sources: Annotated[
+        list[Path],
+        Argument(
+            metavar="SOURCE",
+            help=".txt, also compressed, with an empty line between documents; - reads standard input",
+            parser=path,
+        ),
+        Note.INPUT_FILE,
+    ],
+    target: TextOutput,
+    settings: Annotated[WebtextConfig, FromOptions(section="corpus.webtext")],
+    workers: Workers = CORES,
+) -> object:
     """Filter web text and remove duplicates."""
     from course_lib.corpus.webtext import clean_webtext
 
@@ -57,9 +81,18 @@ def webtext(sources: Web, target: Path, settings: WebtextConfig, workers: int) -
 
 
 def quality(
-    wanted: Annotated[Path, "documents to prefer: .jsonl, or .txt with an empty line between documents"],
-    unwanted: Annotated[Path, "documents to avoid, in the same formats"],
-    target: Path,
+    wanted: Annotated[
+        Path,
+        Argument(
+            metavar="WANTED",
+            help="documents to prefer: .jsonl, or .txt with an empty line between documents",
+            parser=path,
+        ),
+    ],
+    unwanted: Annotated[
+        Path, Argument(metavar="UNWANTED", help="documents to avoid, in the same formats", parser=path)
+    ],
+    target: Output,
 ) -> object:
     """Train a classifier that scores documents.
 
@@ -100,7 +133,20 @@ def _reported(report: "CorpusReport", target: Path) -> Shown:
     return Shown(report, f"{report.summary()} → {target}, {write_report(report, target).name}")
 
 
-def segment(sources: Documents, target: Path, settings: SegmentConfig, workers: int) -> object:
+def segment(
+    sources: Annotated[
+        list[Path],
+        Argument(
+            metavar="SOURCE",
+            help=".jsonl, or .txt with an empty line between documents; - reads standard input",
+            parser=path,
+        ),
+        Note.INPUT_FILE,
+    ],
+    target: TextOutput,
+    settings: Annotated[SegmentConfig, FromOptions(section="japanese.segment")],
+    workers: Workers = CORES,
+) -> object:
     """Normalize documents, split them into sentences and segment the sentences into words."""
     from course_lib.japanese.pipeline import segment_file
 
@@ -108,29 +154,36 @@ def segment(sources: Documents, target: Path, settings: SegmentConfig, workers: 
 
 
 def segment_eval(
-    gold: Annotated[Path, "text segmented by hand: a sentence a line, a space between words"],
+    gold: Annotated[
+        Path,
+        Argument(metavar="GOLD", help="text segmented by hand: a sentence a line, a space between words", parser=path),
+    ],
     *,
-    segmenter: Annotated[Sequence[str], "mecab, jumanpp or characters; repeatable; default: all that are here"] = (),
-    raw: Annotated[bool, "accept sentences that are not normalized"] = False,
+    segmenter: Annotated[
+        list[str] | None,
+        Option("--segmenter", help="mecab, jumanpp or characters; repeatable; default: all that are here"),
+    ] = None,
+    raw: Annotated[bool, Option("--raw", help="accept sentences that are not normalized")] = False,
 ) -> object:
     """Compare segmenters with text segmented by hand."""
     from course_lib.japanese.gold import read_gold, score, segmenters, table
     from course_lib.japanese.jumanpp import JumanppSegmenter
 
-    if unknown := [name for name in segmenter if name not in ("mecab", "jumanpp", "characters")]:
+    names = segmenter or []
+    if unknown := [name for name in names if name not in ("mecab", "jumanpp", "characters")]:
         raise UsageError(f"--segmenter: {unknown[0]!r} does not exist; allowed: mecab, jumanpp, characters")
     sentences = read_gold(gold, normalized=not raw)
-    if "jumanpp" in segmenter:
+    if "jumanpp" in names:
         # Report a missing executable with the way to get it.
         JumanppSegmenter.from_path()
     found = segmenters()
-    scores = {name: score(sentences, found[name]) for name in segmenter or found}
+    scores = {name: score(sentences, found[name]) for name in names or found}
     words = sum(map(len, sentences))
     head = tr("{sentences} sentences, {words} words in {file}", sentences=len(sentences), words=words, file=gold)
     return Shown(scores, f"{head}\n{table(scores)}")
 
 
-def bpe(sources: Corpus, target: Path, settings: BpeConfig) -> object:
+def bpe(sources: Corpus, target: Output, settings: Annotated[BpeConfig, FromOptions(section="subword.bpe")]) -> object:
     """Train a BPE tokenizer as in the GPT-2 XL recipe.
 
     In .jsonl documents, which are not segmented, a whole sentence counts as one word, and training takes about 40 MB of
@@ -141,7 +194,9 @@ def bpe(sources: Corpus, target: Path, settings: BpeConfig) -> object:
     return _entries(train_bpe(sources, target, settings, show_progress=sys.stderr.isatty()), target)
 
 
-def unigram(sources: Corpus, target: Path, settings: UnigramConfig) -> object:
+def unigram(
+    sources: Corpus, target: Output, settings: Annotated[UnigramConfig, FromOptions(section="subword.unigram")]
+) -> object:
     """Train a Unigram tokenizer with sentencepiece."""
     from course_lib.subword.unigram import train_unigram
 
@@ -157,11 +212,11 @@ def _entries(counts: dict[str, int], target: Path) -> Shown:
 
 def tokenize(
     sources: Corpus,
-    target: Annotated[Path, "path of the token files, without .bin or .idx"],
-    workers: int,
+    target: Annotated[Path, output("path of the token files, without .bin or .idx"), Note.PRODUCT],
+    workers: Workers = CORES,
     *,
-    tokenizer: Annotated[Path, "tokenizer folder"],
-    append_eod: Annotated[bool, "put </s> after every document"] = False,
+    tokenizer: Annotated[Path, Option("--tokenizer", help="tokenizer folder", parser=path)],
+    append_eod: Annotated[bool, Option("--append-eod", help="put </s> after every document")] = False,
 ) -> object:
     """Tokenize a corpus into files of token ids in Megatron's indexed format."""
     # Without NumPy threads, the workers can be forked, which takes only milliseconds.
@@ -173,10 +228,12 @@ def tokenize(
 
 
 def tokens(
-    tokens: Annotated[Sequence[Path], "token files, without .bin or .idx"],
-    target: Annotated[Path | None, "merge the files, in order, into this one"] = None,
+    tokens: Annotated[list[Path], Argument(metavar="TOKEN", help="token files, without .bin or .idx", parser=path)],
+    target: Annotated[Path | None, output("merge the files, in order, into this one"), Note.PRODUCT] = None,
     *,
-    repair: Annotated[bool, "correct an index that does not count end-of-document tokens"] = False,
+    repair: Annotated[
+        bool, Option("--repair", help="correct an index that does not count end-of-document tokens")
+    ] = False,
 ) -> object:
     """Count the sequences, documents and tokens of token files, merge the files, or correct an index."""
     from course_lib.pretrain import indexed
@@ -197,10 +254,14 @@ def tokens(
 
 
 def scale_run(
-    target: Annotated[str | None, "folder of the run, local or s3://; takes precedence over output"] = None,
+    target: Annotated[
+        str | None,
+        Option("-o", "--output", metavar="OUT", help="folder of the run, local or s3://; takes precedence over output"),
+        Note.PRODUCT,
+    ] = None,
     *,
-    settings: ScaleConfig,
-    executor: Annotated[Engine, "engine that runs the tasks"] = "local",
+    settings: Annotated[ScaleConfig, FromOptions(without=("output",))],
+    executor: Annotated[Engine, Option("--executor", help="engine that runs the tasks")] = "local",
 ) -> object:
     """Turn dumps and web text into clean documents, a tokenizer and tokens, on one machine or a cluster."""
     from course_lib.scale.run import run
@@ -211,7 +272,9 @@ def scale_run(
     return run(replace(settings, output=output), executor)
 
 
-def scale_status(folder: Annotated[str, "folder of the run, local or s3://"]) -> object:
+def scale_status(
+    folder: Annotated[str, Argument(metavar="FOLDER", help="folder of the run, local or s3://")],
+) -> object:
     """Show the stages of a run: tasks, rates, failures with their reasons, and the time left."""
     from course_lib.scale.status import status, table
 
@@ -221,7 +284,7 @@ def scale_status(folder: Annotated[str, "folder of the run, local or s3://"]) ->
     return Shown(stages, table(stages))
 
 
-def scale_plan(settings: ScaleConfig) -> object:
+def scale_plan(settings: Annotated[ScaleConfig, FromOptions(without=("output",))]) -> object:
     """Estimate hours, memory and disk space of a run for 1 to 512 cores, from rates measured on one machine."""
     from course_lib.scale.plan import plan, table
 

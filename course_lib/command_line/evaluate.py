@@ -5,8 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument, Option
+
 from course_lib import paths
-from course_lib.command_line.generator import READS
+from course_lib.command_line.from_options import FromOptions
+from course_lib.command_line.options import MayHold, Note, output, path
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.evaluation.pairs import Pair
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from course_lib.evaluation.tasks import Tasks
 
 GRAMMAR, WORLD = "grammar", "world"
-PAIRS = 'also judge minimal pairs: grammar, world (facts of the small world), or JSONL: "phenomenon", "good", "bad"'
-TASKS = "also run a task of lm-evaluation-harness: its name, such as japanese_leaderboard, or a YAML file; repeatable"
 TRIGRAM = "character trigram"
 # Keys of the result in JSON.
 RESULT = {"data", "window", "stride", "models"}
@@ -36,17 +37,46 @@ def _may_hold(model: Path, target: Path) -> bool:
 
 
 def evaluate(
-    models: Annotated[Sequence[Path], "GPT-2, GPT-NeoX or GPTSAN folders", {"holds": _may_hold}],
-    target: Annotated[Path | None, "also write the result as JSON"] = None,
+    models: Annotated[
+        list[Path],
+        Argument(metavar="MODEL", help="GPT-2, GPT-NeoX or GPTSAN folders", parser=path),
+        MayHold(_may_hold),
+    ],
+    target: Annotated[Path | None, output("also write the result as JSON"), Note.PRODUCT] = None,
     *,
-    data: Annotated[Sequence[Path], "raw documents (.jsonl or .txt), or a folder of them; repeatable"] = (),
-    minimal_pairs: Annotated[str | None, PAIRS, READS] = None,
-    tasks: Annotated[Sequence[str], TASKS, READS] = (),
-    limit: Annotated[int | None, "examples of each task, the first ones; default: all"] = None,
-    prefix: Annotated[Sequence[Path], "evaluate the one MODEL also with this prefix; repeatable"] = (),
-    spout: Annotated[str | None, "GPTSAN: none (default), zeros, or a class number"] = None,
-    trigram: Annotated[Sequence[Path], "also evaluate a character trigram model of these documents; repeatable"] = (),
-    settings: WindowSettings,
+    data: Annotated[
+        list[Path] | None,
+        Option("--data", help="raw documents (.jsonl or .txt), or a folder of them; repeatable", parser=path),
+    ] = None,
+    minimal_pairs: Annotated[
+        str | None,
+        Option(
+            "--minimal-pairs",
+            help="also judge minimal pairs: grammar, world (facts of the small world), or JSONL: "
+            '"phenomenon", "good", "bad"',
+        ),
+        Note.NAMES_FILE,
+    ] = None,
+    tasks: Annotated[
+        list[str] | None,
+        Option(
+            "--tasks",
+            help="also run a task of lm-evaluation-harness: its name, such as japanese_leaderboard, or a YAML file; "
+            "repeatable",
+        ),
+        Note.NAMES_FILE,
+    ] = None,
+    limit: Annotated[int | None, Option("--limit", help="examples of each task, the first ones; default: all")] = None,
+    prefix: Annotated[
+        list[Path] | None,
+        Option("--prefix", help="evaluate the one MODEL also with this prefix; repeatable", parser=path),
+    ] = None,
+    spout: Annotated[str | None, Option("--spout", help="GPTSAN: none (default), zeros, or a class number")] = None,
+    trigram: Annotated[
+        list[Path] | None,
+        Option("--trigram", help="also evaluate a character trigram model of these documents; repeatable", parser=path),
+    ] = None,
+    settings: Annotated[WindowSettings, FromOptions()],
 ) -> object:
     """Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs.
 
@@ -62,11 +92,10 @@ def evaluate(
         raise UsageError(f"--limit: {limit}; allowed: a positive number of examples, together with --tasks")
     if prefix and len(models) > 1:
         raise UsageError(f"--prefix: not allowed with {len(models)} models; a prefix belongs to one model")
-    files = [file for path in data for file in _files(path)]
-    inputs = report.Inputs.read(
-        files, read_pairs(minimal_pairs) if minimal_pairs else (), settings, _tasks(tasks, limit)
-    )
-    results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefix, spout)]
+    files = [file for path in data or () for file in _files(path)]
+    pairs = read_pairs(minimal_pairs) if minimal_pairs else ()
+    inputs = report.Inputs.read(files, pairs, settings, _tasks(tasks or (), limit))
+    results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefix or (), spout)]
     if (inputs.files and trigram) or inputs.pairs:
         results.append(report.evaluate(TRIGRAM, trigram_model(trigram), inputs))
     content = report.to_dict(inputs, results)

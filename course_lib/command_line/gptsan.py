@@ -1,23 +1,27 @@
 """Verbs for chapter 5: a GPTSAN's vocabulary, examples, extra stage and texts."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from course_lib.command_line.models import Continued, Prompts
+from typer import Argument, Option
+
+from course_lib.command_line.from_options import FromOptions
+from course_lib.command_line.models import Continued
+from course_lib.command_line.options import CORES, Note, Output, Workers, path
 from course_lib.command_line.output import Shown, text
 from course_lib.gptsan.config import EncodeConfig, VocabularyConfig
 from course_lib.gptsan.generation_config import GenerateConfig
 
-Model = Annotated[Path, "folder of a GPTSAN"]
-Original = Annotated[Path, "checkpoint of the original: folder, prefix or .index file"]
-Documents = Annotated[Sequence[Path], "documents: .jsonl, or plain text; - reads standard input"]
-Examples = Annotated[Sequence[Path], "documents, or one CSV file `filename,fileid`; - reads standard input"]
-Tokenizer = Annotated[Path | None, "tokenizer folder; default: the profile's vocabulary"]
-Before = Annotated[str, "text before the prompt; attention in both directions"]
 
-
-def vocabulary(sources: Documents, target: Path, settings: VocabularyConfig) -> object:
+def vocabulary(
+    sources: Annotated[
+        list[Path],
+        Argument(metavar="SOURCE", help="documents: .jsonl, or plain text; - reads standard input", parser=path),
+        Note.INPUT_FILE,
+    ],
+    target: Output,
+    settings: Annotated[VocabularyConfig, FromOptions(section="gptsan.vocabulary")],
+) -> object:
     """Build a vocabulary in the published format (vocab.txt, emoji.json) from a corpus."""
     from course_lib.documents import read_texts
     from course_lib.gptsan.vocabulary import build_vocabulary
@@ -27,7 +31,22 @@ def vocabulary(sources: Documents, target: Path, settings: VocabularyConfig) -> 
 
 
 def encode(
-    sources: Examples, target: Path, settings: EncodeConfig, workers: int, *, tokenizer: Tokenizer = None
+    sources: Annotated[
+        list[Path],
+        Argument(
+            metavar="SOURCE",
+            help="documents, or one CSV file `filename,fileid`; - reads standard input",
+            parser=path,
+        ),
+        Note.INPUT_FILE,
+    ],
+    target: Output,
+    settings: Annotated[EncodeConfig, FromOptions(section="gptsan.classes")],
+    workers: Workers = CORES,
+    *,
+    tokenizer: Annotated[
+        Path | None, Option("--tokenizer", help="tokenizer folder; default: the profile's vocabulary", parser=path)
+    ] = None,
 ) -> object:
     """Encode texts as training examples.
 
@@ -39,7 +58,13 @@ def encode(
     return encode.encode(inputs, tokenizer or products.VOCABULARY.path(), target, settings, workers)
 
 
-def import_tf(checkpoint: Original, target: Path) -> object:
+def import_tf(
+    checkpoint: Annotated[
+        Path,
+        Argument(metavar="CHECKPOINT", help="checkpoint of the original: folder, prefix or .index file", parser=path),
+    ],
+    target: Output,
+) -> object:
     """Convert a TensorFlow checkpoint of the original GPTSAN to a Hugging Face folder."""
     from course_lib.gptsan.import_tf import import_tf
 
@@ -48,11 +73,11 @@ def import_tf(checkpoint: Original, target: Path) -> object:
 
 
 def add_extra_stage(
-    model: Annotated[Path, "folder of a GPTSAN; it is not changed"],
-    target: Path,
+    model: Annotated[Path, Argument(metavar="MODEL", help="folder of a GPTSAN; it is not changed", parser=path)],
+    target: Output,
     *,
-    layers: Annotated[int, "number of new layers on top", {"min": 1}],
-    seed: Annotated[int, "seed of the new weights", {"min": 0}] = 0,
+    layers: Annotated[int, Option("--layers", min=1, help="number of new layers on top")],
+    seed: Annotated[int, Option("--seed", min=0, help="seed of the new weights")] = 0,
 ) -> object:
     """Add layers to a GPTSAN; write the list of frozen parameters and the settings that train the others."""
     from course_lib.gptsan.extra_stage import add_extra_stage
@@ -61,10 +86,20 @@ def add_extra_stage(
 
 
 def generate(
-    model: Model, prompts: Prompts = ("",), *, prefix_text: Before = "", settings: GenerateConfig
+    model: Annotated[Path, Argument(metavar="MODEL", help="folder of a GPTSAN", parser=path)],
+    prompts: Annotated[
+        list[str] | None,
+        Argument(metavar="PROMPT", help="raw Japanese text; - reads standard input"),
+        Note.INPUT_TEXT,
+    ] = None,
+    *,
+    prefix_text: Annotated[
+        str, Option("--prefix-text", help="text before the prompt; attention in both directions")
+    ] = "",
+    settings: Annotated[GenerateConfig, FromOptions()],
 ) -> list[Continued]:
     """Continue texts with a GPTSAN, steered by its spout."""
     from course_lib.gptsan.generate import GPTSANGenerator
 
     generator = GPTSANGenerator.open(model)
-    return [Continued(prompt, generator.continue_text(prompt, settings, prefix_text)) for prompt in prompts]
+    return [Continued(prompt, generator.continue_text(prompt, settings, prefix_text)) for prompt in prompts or [""]]

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from typer import Argument, Option
+
 from course_lib.checkpoints.number_formats import NumberFormat
+from course_lib.command_line.from_options import FromOptions
+from course_lib.command_line.options import Output, Prompts, path
 from course_lib.generation.config import GenerateConfig
 
-Model = Annotated[Path, "a Hugging Face model folder"]
-Prompts = Annotated[Sequence[str], "raw Japanese text; - reads standard input"]
+Model = Annotated[Path, Argument(metavar="MODEL", help="a Hugging Face model folder", parser=path)]
 
 
 @dataclass
@@ -26,11 +29,23 @@ class Continued:
 
 
 def convert_megatron(
-    checkpoint: Annotated[Path, "a Megatron-DeepSpeed checkpoint folder: global_stepN, or its parent"],
-    target: Path,
+    checkpoint: Annotated[
+        Path,
+        Argument(
+            metavar="CHECKPOINT",
+            help="a Megatron-DeepSpeed checkpoint folder: global_stepN, or its parent",
+            parser=path,
+        ),
+    ],
+    target: Output,
     *,
-    tokenizer: Annotated[Path | None, "tokenizer folder to copy; its number of entries is kept"] = None,
-    dtype: Annotated[NumberFormat | None, "number format of the weights; default: the checkpoint's"] = None,
+    tokenizer: Annotated[
+        Path | None,
+        Option("--tokenizer", help="tokenizer folder to copy; its number of entries is kept", parser=path),
+    ] = None,
+    dtype: Annotated[
+        NumberFormat | None, Option("--dtype", help="number format of the weights; default: the checkpoint's")
+    ] = None,
 ) -> object:
     """Turn a Megatron-DeepSpeed GPT checkpoint into a Hugging Face GPT-2."""
     from course_lib.pretrain.megatron import convert
@@ -38,7 +53,7 @@ def convert_megatron(
     return convert(checkpoint, target, tokenizer, dtype)
 
 
-def generate(model: Model, prompts: Prompts, settings: GenerateConfig) -> list[Continued]:
+def generate(model: Model, prompts: Prompts, settings: Annotated[GenerateConfig, FromOptions()]) -> list[Continued]:
     """Continue raw Japanese texts with a model; normalization, segmentation and its inverse are automatic."""
     from course_lib.generation.generator import Generator
     from course_lib.pretrain import text_codec
@@ -54,9 +69,9 @@ def continued(prompts: Sequence[str], results: Sequence[Sequence[Any]]) -> list[
 
 def push(
     model: Model,
-    repo: Annotated[str, "repository on the Hub: NAME or OWNER/NAME"],
+    repo: Annotated[str, Argument(metavar="REPO", help="repository on the Hub: NAME or OWNER/NAME")],
     *,
-    private: Annotated[bool, "make the repository private"] = False,
+    private: Annotated[bool, Option("--private", help="make the repository private")] = False,
 ) -> str:
     """Upload a model folder to the Hugging Face Hub. The token comes from HF_TOKEN or `hf auth login`."""
     from course_lib.checkpoints.push import push

@@ -1,64 +1,108 @@
-"""The settings that -c, --set and a verb's options choose, their help text, and --profile and --quiet."""
+"""What an option or argument means in every verb that has it: its name, help, limits and how its text is read.
 
-import json
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+A verb annotates its parameters with these, or with typer.Option and typer.Argument for what it alone has. Notes beside
+them, such as PRODUCT, tell command.py what to do with the value before and after the verb runs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated
 
-from course_lib.errors import QUIET, UsageError, notify
-from course_lib.language.words import tr
-from course_lib.settings import config, profiles
+import typer
 
-Settings = TypeVar("Settings")
-
-
-@contextmanager
-def environment(profile: str | None, quiet: bool = False) -> Iterator[None]:
-    """Set what --profile and --quiet say in the block, also for the processes that it starts."""
-    before = dict(os.environ)
-    try:
-        if profile:
-            profiles.file(profile)
-            os.environ[profiles.VARIABLE] = profile
-            profiles.make_absolute()
-        if quiet:
-            os.environ[QUIET] = "1"
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+from course_lib import files
+from course_lib.parallel import default_workers
 
 
-def settings(
-    cls: type[Settings],
-    section: str,
-    file: Path | None,
-    overrides: Sequence[str] | None = None,
-    changes: Mapping[str, Any] | None = None,
-) -> Settings:
-    """Return the settings of a verb, and print those that differ from the defaults if profiles have them.
+class Note(Enum):
+    """What a value is for, beside its type and help."""
 
-    `file` is the YAML file or profile that -c names. Without it, the defaults hold whatever the current profile, which
-    is for the course products. --set (`overrides`) is applied to them, then options (`changes`).
-    """
-    if (named := profiles.named(file)) and not section:
-        raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
-    if named:
-        chosen = config.section(section, cls, overrides or (), named)
-    else:
-        chosen = config.load(cls, file, overrides or ()) if file else config.build(cls, {}, overrides or ())
-    if given := {key: value for key, value in (changes or {}).items() if value is not None}:
-        chosen = config.build(cls, config.to_dict(chosen) | given)
-    if section and (changed := config.changed(chosen)):
-        values = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in changed.items())
-        notify(tr("settings: {values}; all others are the defaults", values=values))
-    return chosen
+    # The path of -o. No verb writes over what it reads: no input may be this path, hold it or be inside it.
+    PRODUCT = auto()
+    # The file of -c. It may be in the folder that is replaced, but not be the product itself.
+    CONFIG = auto()
+    # A text that may name a file that the verb reads, also as NAME=FILE. All paths are read anyway.
+    NAMES_FILE = auto()
+    # Paths: - stands for standard input, and becomes a file with a copy of it.
+    INPUT_FILE = auto()
+    # Texts: - stands for standard input, and becomes its text.
+    INPUT_TEXT = auto()
 
 
-def epilog(cls: type[Any], options: Collection[str] = ()) -> str:
-    """Return help text that lists the settings that are not options themselves, with type, default and unit."""
-    rows = [row for row in config.describe(cls) if row[0] not in options]
-    lines = [f"{key} ({kind}, default {default}): {text}" for key, kind, default, text in rows]
-    return "\n\n".join(["Settings (in the YAML of -c, or by --set):", *lines]) if rows else ""
+@dataclass(frozen=True)
+class MayHold:
+    """Note of an input that may hold the product: a function of both says whether it may."""
+
+    allows: Callable[[Path, Path], bool]
+
+
+def path(value: str) -> Path:
+    """Return a path on the command line. The empty text is an error, which Path would take for the current folder."""
+    if not value:
+        raise typer.BadParameter("'' is not a path")
+    return Path(value)
+
+
+def product(value: str) -> Path:
+    """Return the path of -o. Raises UsageError if it is a device, a pipe or standard output."""
+    if value == "-":
+        raise typer.BadParameter("standard output takes one text only; allowed: a path")
+    return files.require_replaceable(path(value))
+
+
+def text_product(value: str) -> Path:
+    """Return the path of -o for a product that is one text; - is standard output."""
+    return files.STANDARD_OUTPUT if value == "-" else product(value)
+
+
+def output(help: str) -> typer.models.OptionInfo:
+    """Return the option -o with a help text of its own, for a product that is a file or folder."""
+    info: typer.models.OptionInfo = typer.Option("-o", "--output", metavar="OUT", help=help, parser=product)
+    return info
+
+
+# The cores of this machine. More processes than this limit cost memory and gain nothing.
+CORES = default_workers()
+MOST_WORKERS = max(64, 4 * CORES)
+
+# The product.
+Output = Annotated[Path, output("path of the product"), Note.PRODUCT]
+TextOutput = Annotated[
+    Path,
+    typer.Option(
+        "-o", "--output", metavar="OUT", help="path of the product; - is standard output", parser=text_product
+    ),
+    Note.PRODUCT,
+]
+
+# What is read.
+Prompts = Annotated[
+    list[str],
+    typer.Argument(metavar="PROMPT", help="raw Japanese text; - reads standard input"),
+    Note.INPUT_TEXT,
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("-c", "--config", metavar="FILE", help="YAML settings, or the name of a profile", parser=path),
+    Note.CONFIG,
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="one setting (dotted key); repeatable")
+]
+
+# How it is done.
+Workers = Annotated[
+    int,
+    typer.Option("--workers", min=1, max=MOST_WORKERS, help="processes; default: the cores of this machine"),
+]
+
+# What command.py adds to every verb; --json to those that return something.
+Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
+Quiet = Annotated[
+    bool, typer.Option("-q", "--quiet", help="print no progress and no messages, only results and errors")
+]
+Profile = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="profile to use instead of COURSE_PROFILE")
+]

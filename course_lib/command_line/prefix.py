@@ -1,26 +1,32 @@
 """Verbs for chapter 6: prefixes of a frozen model."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from course_lib.command_line.models import Continued, Prompts
+from typer import Argument, Option
+
+from course_lib.command_line.from_options import FromOptions
+from course_lib.command_line.models import Continued
+from course_lib.command_line.options import Output, Prompts, path
 from course_lib.command_line.output import Shown
 from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import tr
 from course_lib.prefix.config import Form
 
-Base = Annotated[Path, "a GPT-2 or GPT-NeoX folder; it is only read"]
-
 
 def generate(
-    model: Base,
+    model: Annotated[Path, Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read", parser=path)],
     prompts: Prompts,
-    settings: GenerateConfig,
+    settings: Annotated[GenerateConfig, FromOptions()],
     *,
-    prefix: Annotated[Sequence[Path], "a prefix in course or rinna form, or a peft folder; repeatable"] = (),
-    any_base: Annotated[bool, "accept a prefix trained on other weights of the same shape"] = False,
+    prefix: Annotated[
+        list[Path] | None,
+        Option("--prefix", help="a prefix in course or rinna form, or a peft folder; repeatable", parser=path),
+    ] = None,
+    any_base: Annotated[
+        bool, Option("--any-base", help="accept a prefix trained on other weights of the same shape")
+    ] = False,
 ) -> list[Continued]:
     """Continue texts with a model, without a prefix and with each given prefix, side by side."""
     from course_lib.generation.generator import Generator
@@ -28,7 +34,7 @@ def generate(
     from course_lib.prefix.files import read
     from course_lib.pretrain import text_codec
 
-    prefixes = [None, *map(read, prefix)]
+    prefixes = [None, *map(read, prefix or [])]
     pairs = [(prompt, each) for prompt in prompts for each in prefixes]
     # Reject other model families before loading any weights.
     frozen_base.read_config(model)
@@ -41,12 +47,17 @@ def generate(
 
 
 def convert(
-    prefix: Annotated[Path, "a prefix file of any form, or a peft folder"],
-    target: Path,
+    prefix: Annotated[
+        Path, Argument(metavar="PREFIX", help="a prefix file of any form, or a peft folder", parser=path)
+    ],
+    target: Output,
     *,
-    form: Annotated[Form, "form of the output"] = "course",
-    base: Annotated[Path | None, "the model the prefix belongs to; checked, and recorded in the output"] = None,
-    task: Annotated[str | None, "name of the task; default: as in the file"] = None,
+    form: Annotated[Form, Option("--form", help="form of the output")] = "course",
+    base: Annotated[
+        Path | None,
+        Option("--base", help="the model the prefix belongs to; checked, and recorded in the output", parser=path),
+    ] = None,
+    task: Annotated[str | None, Option("--task", help="name of the task; default: as in the file")] = None,
 ) -> object:
     """Write a prefix in another form. The numbers stay the same; their names change."""
     from course_lib.files import require_other

@@ -2,12 +2,14 @@
 
 import shlex
 import shutil
-from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from course_lib.command_line import options
+from typer import Argument, Option
+
+from course_lib.command_line.command import environment
+from course_lib.command_line.options import path
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size
@@ -31,13 +33,17 @@ gptsan:
 """
 
 
-def show(name: Annotated[str | None, "a profile's name or path; default: COURSE_PROFILE"] = None) -> object:
+def show(
+    name: Annotated[
+        str | None, Argument(metavar="NAME", help="a profile's name or path; default: COURSE_PROFILE")
+    ] = None,
+) -> object:
     """Print what a profile sets, what it downloads, and the estimated hours and disk space on this machine."""
     from course_lib.command_line import costs
     from course_lib.paths import root
     from course_lib.settings import config, yaml_values
 
-    with options.environment(name):
+    with environment(name):
         sections, downloads, stages = config.sections(), costs.downloads(), costs.stages()
         lines = [tr("profile {name}: {path}", name=profiles.name(), path=profiles.file())]
         lines += [tr("products: {folder}", folder=root()) + "\n"]
@@ -65,10 +71,15 @@ def show(name: Annotated[str | None, "a profile's name or path; default: COURSE_
 
 
 def new(
-    folder: Annotated[Path, "the new folder; the profile gets its name"],
-    texts: Annotated[Sequence[Path], ".txt or .jsonl, also .gz, .bz2, .xz; copied into FOLDER/texts"] = (),
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="the new folder; the profile gets its name", parser=path)],
+    texts: Annotated[
+        list[Path] | None,
+        Argument(metavar="TEXT", help=".txt or .jsonl, also .gz, .bz2, .xz; copied into FOLDER/texts", parser=path),
+    ] = None,
     *,
-    like: Annotated[str, "the bundled profile that the new profile extends"] = profiles.BUNDLED[0],
+    like: Annotated[str, Option("--like", help="the bundled profile that the new profile extends")] = profiles.BUNDLED[
+        0
+    ],
 ) -> None:
     """Create a profile for your own texts, so that the course runs on them."""
     from course_lib.corpus.config import FilterConfig
@@ -80,15 +91,16 @@ def new(
         raise UsageError(f"--like: {like!r} is not a bundled profile; allowed: {', '.join(profiles.BUNDLED)}")
     if folder.exists() or name in profiles.BUNDLED:
         raise UsageError(f"{folder}: exists, or is the name of a bundled profile; choose another name")
-    by_name = {path.name: path for path in texts}
-    if same := [path.name for path in texts if by_name[path.name] is not path]:
+    given = texts or []
+    by_name = {each.name: each for each in given}
+    if same := [each.name for each in given if by_name[each.name] is not each]:
         raise UsageError(f"{same[0]}: two texts have the same name; rename one")
     lengths: list[int] = []
-    for path in texts:
-        require_text(path)
-        found = [len("".join(text.split())) for text in read_texts(path)]
+    for each in given:
+        require_text(each)
+        found = [len("".join(text.split())) for text in read_texts(each)]
         if not any(found):
-            raise CourseError(f"{path}: no document in it, or only white space")
+            raise CourseError(f"{each}: no document in it, or only white space")
         lengths += found
     chosen = profiles.read_yaml(profiles.file(like))
     gpt2, gptsan = chosen["pretrain"]["recipe"]["config"], ""
@@ -98,13 +110,13 @@ def new(
     values = {"like": like, "shortest": shortest, "config": gpt2, "gptsan": gptsan}
     with atomic_folder(folder) as temporary:
         (temporary / "texts").mkdir()
-        for path in texts:
-            shutil.copyfile(path, temporary / "texts" / path.name)
+        for each in given:
+            shutil.copyfile(each, temporary / "texts" / each.name)
         for template, target in (("profile.yaml", f"{name}.yaml"), ("gpt2.yaml", "gpt2.yaml")):
             text = (profiles.CONFIGS / "new" / template).read_text(encoding="utf8")
             (temporary / target).write_text(text.format(**values), encoding="utf8")
     profile, short = folder / f"{name}.yaml", sum(length < shortest for length in lengths)
-    if texts:
+    if given:
         sizes = {"documents": len(lengths), "characters": sum(lengths), "short": short}
         message = mark("{profile}: {documents:,} documents, {characters:,} characters")
         too_short = mark("; {short:,} of them too short, see filters.min_chars there")

@@ -1,15 +1,17 @@
 """Verbs for chapter 7: FasterTransformer folders, a Triton server and its client, CTranslate2, GGUF."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
+from typer import Argument, Option
+
 from course_lib.checkpoints.number_formats import NumberFormat
-from course_lib.command_line.generator import READS
-from course_lib.command_line.models import Continued, Prompts, continued
+from course_lib.command_line.from_options import FromOptions
+from course_lib.command_line.models import Continued, continued
+from course_lib.command_line.options import Note, Output, Prompts, output, path
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
@@ -17,27 +19,40 @@ from course_lib.language.words import mark, tr
 from course_lib.serving.ask_config import AskConfig
 from course_lib.serving.config import Quantization
 
-LEAST, PORT = {"min": 1}, {"min": 1, "max": 65533}
-Model = Annotated[Path, "Hugging Face folder of a GPT-NeoX or GPT-2"]
-FtFolder = Annotated[Path, "FasterTransformer folder N-gpu, or the folder that holds it"]
-Ct2Folder = Annotated[Path, "folder written by `course ct2 export`"]
-Values = Annotated[bool, "also check every number for NaN and infinity"]
-Format = Annotated[Quantization, "number format of the weights; float32 generates the same text as MODEL"]
-TASK = "[NAME=]FILE of a task; repeatable; NAME= : a task without a prefix"
-Threads = Annotated[int, "threads per batch; 0: CTranslate2's choice", {"min": 0}]
+# Arguments of several verbs.
+Model = Annotated[Path, Argument(metavar="MODEL", help="Hugging Face folder of a GPT-NeoX or GPT-2", parser=path)]
+FtFolder = Annotated[
+    Path,
+    Argument(metavar="FOLDER", help="FasterTransformer folder N-gpu, or the folder that holds it", parser=path),
+]
 
 
 def ft_export(
     model: Model,
-    target: Path,
+    target: Output,
     *,
-    tensor_parallel: Annotated[int, "number of ranks (GPUs) that share the model", LEAST] = 1,
-    dtype: Annotated[NumberFormat, "number format of the weights"] = "fp32",
-    prefix: Annotated[Sequence[str], TASK, READS] = (),
-    name: Annotated[str | None, "model_name in config.ini; default: the name of MODEL's folder"] = None,
-    upstream_bias_scaling: Annotated[bool, "GPT-NeoX: divide biases by N even if the engine adds them once"] = False,
-    upstream_ini: Annotated[bool, "GPT-2: omit layernorm_eps and activation_type from config.ini"] = False,
-    upstream_head: Annotated[bool, "GPT-2: omit an output layer that is not the embedding"] = False,
+    tensor_parallel: Annotated[
+        int, Option("--tensor-parallel", min=1, help="number of ranks (GPUs) that share the model")
+    ] = 1,
+    dtype: Annotated[NumberFormat, Option("--dtype", help="number format of the weights")] = "fp32",
+    prefix: Annotated[
+        list[str] | None,
+        Option("--prefix", help="[NAME=]FILE of a task; repeatable; NAME= : a task without a prefix"),
+        Note.NAMES_FILE,
+    ] = None,
+    name: Annotated[
+        str | None, Option("--name", help="model_name in config.ini; default: the name of MODEL's folder")
+    ] = None,
+    upstream_bias_scaling: Annotated[
+        bool,
+        Option("--upstream-bias-scaling", help="GPT-NeoX: divide biases by N even if the engine adds them once"),
+    ] = False,
+    upstream_ini: Annotated[
+        bool, Option("--upstream-ini", help="GPT-2: omit layernorm_eps and activation_type from config.ini")
+    ] = False,
+    upstream_head: Annotated[
+        bool, Option("--upstream-head", help="GPT-2: omit an output layer that is not the embedding")
+    ] = False,
 ) -> object:
     """Export a model, with prefixes as its tasks, to a FasterTransformer folder.
 
@@ -47,19 +62,32 @@ def ft_export(
     from course_lib.serving.ft_source import Corrections
 
     corrections = Corrections(not upstream_bias_scaling, not upstream_ini, not upstream_head)
-    return export(model, target, tensor_parallel, dtype, [*map(named, prefix)], corrections, name)
+    return export(model, target, tensor_parallel, dtype, [*map(named, prefix or [])], corrections, name)
 
 
 def ft_import(
     folder: FtFolder,
-    target: Path,
+    target: Output,
     *,
-    tokenizer: Annotated[Path | None, "tokenizer folder; default: FOLDER/tokenizer"] = None,
-    activation: Annotated[str | None, "activation function; default: gelu, for GPT-2 gelu_new"] = None,
-    layer_norm_eps: Annotated[float | None, "epsilon of the layer norms; default: 1e-05"] = None,
-    rope_theta: Annotated[float | None, "GPT-NeoX: base of the rotary positions; default: 10000"] = None,
-    max_positions: Annotated[int | None, "GPT-NeoX: context length [tokens]; default: 2048", LEAST] = None,
-    biases_divided_by: Annotated[int | None, "GPT-NeoX: the converter's divisor of two biases: 1 or the ranks"] = None,
+    tokenizer: Annotated[
+        Path | None, Option("--tokenizer", help="tokenizer folder; default: FOLDER/tokenizer", parser=path)
+    ] = None,
+    activation: Annotated[
+        str | None, Option("--activation", help="activation function; default: gelu, for GPT-2 gelu_new")
+    ] = None,
+    layer_norm_eps: Annotated[
+        float | None, Option("--layer-norm-eps", help="epsilon of the layer norms; default: 1e-05")
+    ] = None,
+    rope_theta: Annotated[
+        float | None, Option("--rope-theta", help="GPT-NeoX: base of the rotary positions; default: 10000")
+    ] = None,
+    max_positions: Annotated[
+        int | None, Option("--max-positions", min=1, help="GPT-NeoX: context length [tokens]; default: 2048")
+    ] = None,
+    biases_divided_by: Annotated[
+        int | None,
+        Option("--biases-divided-by", help="GPT-NeoX: the converter's divisor of two biases: 1 or the ranks"),
+    ] = None,
 ) -> object:
     """Turn a FasterTransformer folder back into a Hugging Face folder, bit for bit, with its prefixes as files.
 
@@ -73,7 +101,11 @@ def ft_import(
     return import_folder(folder, target, tokenizer, given)
 
 
-def ft_inspect(folder: FtFolder, *, values: Values = False) -> object:
+def ft_inspect(
+    folder: FtFolder,
+    *,
+    values: Annotated[bool, Option("--values", help="also check every number for NaN and infinity")] = False,
+) -> object:
     """Compare a FasterTransformer folder with its config.ini, file by file."""
     from course_lib.serving.check import inspect
 
@@ -82,7 +114,15 @@ def ft_inspect(folder: FtFolder, *, values: Values = False) -> object:
     return Shown(found, found.summary(), wrong if found.findings else "")
 
 
-def ct2_export(model: Model, target: Path, *, quantization: Format = "float32") -> object:
+def ct2_export(
+    model: Model,
+    target: Output,
+    *,
+    quantization: Annotated[
+        Quantization,
+        Option("--quantization", help="number format of the weights; float32 generates the same text as MODEL"),
+    ] = "float32",
+) -> object:
     """Export a model, with its tokenizer, to the format of CTranslate2."""
     _require_ctranslate2()
     from course_lib.serving.ct2 import export
@@ -91,7 +131,11 @@ def ct2_export(model: Model, target: Path, *, quantization: Format = "float32") 
 
 
 def ct2_generate(
-    folder: Ct2Folder, prompts: Prompts, settings: GenerateConfig, *, threads: Threads = 0
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="folder written by `course ct2 export`", parser=path)],
+    prompts: Prompts,
+    settings: Annotated[GenerateConfig, FromOptions()],
+    *,
+    threads: Annotated[int, Option("--threads", min=0, help="threads per batch; 0: CTranslate2's choice")] = 0,
 ) -> list[Continued]:
     """Continue texts with CTranslate2.
 
@@ -103,7 +147,7 @@ def ct2_generate(
     return continued(prompts, Ct2Generator(folder, threads).generate(prompts, settings))
 
 
-def gguf_export(model: Model, target: Path) -> object:
+def gguf_export(model: Model, target: Output) -> object:
     """Export a model to one GGUF file in single precision, for llama.cpp.
 
     Only activations that are GELU by tanh are possible. The file holds the tokens, but llama.cpp splits raw text in
@@ -123,16 +167,34 @@ def _require_ctranslate2() -> None:
 
 def serve(
     folder: FtFolder,
-    target: Annotated[Path | None, "write a Triton model repository, and do not serve it"] = None,
+    target: Annotated[Path | None, output("write a Triton model repository, and do not serve it"), Note.PRODUCT] = None,
     *,
-    port: Annotated[int, "port of HTTP; gRPC has the next one, Triton's metrics the one after it", PORT] = 8000,
-    address: Annotated[str, "address to listen on; 0.0.0.0 admits other machines, without a password"] = "127.0.0.1",
-    timeout: Annotated[float, "time limit for the start [s]", LEAST] = 300,
-    threads: Annotated[int | None, "CPU threads of each instance; default: its share of the cores", LEAST] = None,
-    instances: Annotated[int, "processes that load the model, to answer more requests", LEAST] = 1,
-    queue: Annotated[int, "requests that may wait; further ones are refused", LEAST] = 1024,
-    backend: Annotated[Literal["python", "fastertransformer"], "this course's reader, or NVIDIA's engine"] = "python",
-    weights: Annotated[str | None, "path of the weights for the repository's server; default: their path now"] = None,
+    port: Annotated[
+        int,
+        Option(
+            "--port", min=1, max=65533, help="port of HTTP; gRPC has the next one, Triton's metrics the one after it"
+        ),
+    ] = 8000,
+    address: Annotated[
+        str, Option("--address", help="address to listen on; 0.0.0.0 admits other machines, without a password")
+    ] = "127.0.0.1",
+    timeout: Annotated[float, Option("--timeout", min=1, help="time limit for the start [s]")] = 300,
+    threads: Annotated[
+        int | None,
+        Option("--threads", min=1, help="CPU threads of each instance; default: its share of the cores"),
+    ] = None,
+    instances: Annotated[
+        int, Option("--instances", min=1, help="processes that load the model, to answer more requests")
+    ] = 1,
+    queue: Annotated[int, Option("--queue", min=1, help="requests that may wait; further ones are refused")] = 1024,
+    backend: Annotated[
+        Literal["python", "fastertransformer"],
+        Option("--backend", help="this course's reader, or NVIDIA's engine"),
+    ] = "python",
+    weights: Annotated[
+        str | None,
+        Option("--weights", help="path of the weights for the repository's server; default: their path now"),
+    ] = None,
 ) -> object:
     """Serve an exported folder with Triton on this machine (HTTP and gRPC) until Ctrl-C."""
     from course_lib.serving import repository, server
@@ -150,12 +212,17 @@ def serve(
 def ask(
     prompts: Prompts,
     *,
-    folder: Annotated[Path | None, "the served folder, for its tokenizer and the names of its tasks"] = None,
-    tokenizer: Annotated[Path | None, "tokenizer folder; default: FOLDER/tokenizer"] = None,
-    task: Annotated[str | None, "name or number of the prefix to use; default: none"] = None,
-    answer_only: Annotated[bool, "print what the model adds, without the prompt"] = False,
-    url: Annotated[str, "HOST:PORT of the server's HTTP"] = "127.0.0.1:8000",
-    settings: AskConfig = AskConfig(),  # noqa: B008
+    folder: Annotated[
+        Path | None,
+        Option("--folder", help="the served folder, for its tokenizer and the names of its tasks", parser=path),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, Option("--tokenizer", help="tokenizer folder; default: FOLDER/tokenizer", parser=path)
+    ] = None,
+    task: Annotated[str | None, Option("--task", help="name or number of the prefix to use; default: none")] = None,
+    answer_only: Annotated[bool, Option("--answer-only", help="print what the model adds, without the prompt")] = False,
+    url: Annotated[str, Option("--url", help="HOST:PORT of the server's HTTP")] = "127.0.0.1:8000",
+    settings: Annotated[AskConfig, FromOptions()] = AskConfig(),  # noqa: B008
 ) -> list[Continued]:
     """Continue texts with a served model, with the prefix of a task or without."""
     task_number = _task(task, folder)
@@ -190,8 +257,11 @@ def _task(task: str | None, folder: Path | None) -> int | None:
 
 def demo(
     *,
-    port: Annotated[int, "port on 127.0.0.1", PORT] = 7860,
-    chat: Annotated[str, "a published model to talk to: smollm2, or a folder or name of transformers"] = "",
+    port: Annotated[int, Option("--port", min=1, max=65533, help="port on 127.0.0.1")] = 7860,
+    chat: Annotated[
+        str,
+        Option("--chat", help="a published model to talk to: smollm2, or a folder or name of transformers"),
+    ] = "",
 ) -> None:
     """Open a page to play with the models: writing, genres, tasks. Ctrl-C ends it.
 

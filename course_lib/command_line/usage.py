@@ -1,27 +1,29 @@
-"""Click's messages about wrong usage, in the reader's language."""
+"""What Typer says about wrong usage, in the reader's language: its copy of Click has fixed English sentences."""
 
 import re
 
-from course_lib.language import words
 from course_lib.language.words import mark, tr
 
-MESSAGES = (
+# The sentences of typer/_click (0.26 to 0.29) that a user of `course` can meet. A longer form is before its beginning.
+SENTENCES = (
+    mark("No such option: {name} (Possible options: {others})"),
     mark("No such option: {name}"),
-    mark("No such command {name}"),
-    mark("Missing argument {name}"),
-    mark("Missing option {name}"),
-    mark("Option {name} requires an argument"),
-    mark("Did you mean"),
-    mark("Possible options:"),
+    mark("No such command {name}. Did you mean {others}?"),
+    mark("No such command {name}."),
+    mark("Missing argument {name}."),
+    mark("Missing option {name}."),
+    mark("Option {name} requires an argument."),
+    mark("Option {name} does not take a value."),
+    mark("Got unexpected extra argument(s) ({words})"),
+    mark("Invalid value for {name}: {reason}"),
 )
 
 
 def translated(text: str) -> str:
-    """Return a message of Click with its known parts translated; `{name}` is a word, or stands in quotes."""
-    if words.language() == words.SOURCE:
-        return text
-    for message in MESSAGES:
-        pattern = re.escape(message).replace(r"\{name\}", r"(?P<name>'[^']*'|[^\s.]+)")
-        if found := re.search(rf"{pattern}\.? ?", text):
-            text = text[: found.start()] + tr(message, **found.groupdict()) + text[found.end() :]
+    """Return a sentence of Typer in the reader's language, with its names; an unknown one as it is."""
+    for sentence in SENTENCES:
+        # The names are kept: No such option: {name} → No such option: (?P<name>.+?)
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(sentence))
+        if found := re.fullmatch(pattern, text):
+            return tr(sentence, **found.groupdict())
     return text

@@ -1,100 +1,112 @@
 """The table of `course` commands, in the order of the road. Listing them imports no chapter; cli.py runs them."""
 
-from pkgutil import resolve_name
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from course_lib import __version__
+from course_lib.command_line.lazily import on_first_use
 from course_lib.language.words import mark, tr
+
+# The modules of the verbs. To import them all takes 0.4 s, which no list of commands should wait for.
+with on_first_use():
+    from course_lib.command_line import (
+        authors,
+        corpus,
+        evaluate,
+        gptsan,
+        models,
+        prefix,
+        profile,
+        runs,
+        serving,
+        train,
+        workspace,
+        world,
+    )
 
 
 class Verb(NamedTuple):
-    """A command: its function, as module:function in this package, and its line in lists of commands."""
+    """A command: its function, which is looked up when the command is called, and its line in lists of commands."""
 
-    function: str
+    function: Callable[[], Callable[..., object]]
     help: str
-    section: str = ""  # the section of a profile with its settings, which `-c PROFILE` selects
-    text: bool = False  # whether its product is one text, which `-o -` writes to standard output
-
-    def load(self) -> Any:
-        """Return the function."""
-        return resolve_name(f"course_lib.command_line.{self.function}")
 
 
 # Commands by their words after `course`, by part of the road.
 ROAD: dict[str, dict[str, Verb]] = {
     mark("Corpus"): {
-        "corpus download": Verb("corpus:download", "Download a dump and verify it, or resume", "corpus.download"),
-        "corpus wikipedia": Verb("corpus:wikipedia", "Extract the articles of a dump", "corpus.wikipedia", True),
-        "corpus webtext": Verb("corpus:webtext", "Filter web text and remove duplicates", "corpus.webtext", True),
-        "corpus quality": Verb("corpus:quality", "Train a classifier that scores documents"),
+        "corpus download": Verb(lambda: corpus.download, "Download a dump and verify it, or resume"),
+        "corpus wikipedia": Verb(lambda: corpus.wikipedia, "Extract the articles of a dump"),
+        "corpus webtext": Verb(lambda: corpus.webtext, "Filter web text and remove duplicates"),
+        "corpus quality": Verb(lambda: corpus.quality, "Train a classifier that scores documents"),
     },
     mark("A small world"): {
-        "world write": Verb("world:write", "Write documents whose facts and probability are known", text=True),
-        "world check": Verb("world:check", "Check texts: sentences, facts, contradictions, copies"),
+        "world write": Verb(lambda: world.write, "Write documents whose facts and probability are known"),
+        "world check": Verb(lambda: world.check, "Check texts: sentences, facts, contradictions, copies"),
     },
     mark("Words"): {
-        "segment": Verb("corpus:segment", "Normalize documents and segment them", "japanese.segment", True),
-        "segment-eval": Verb("corpus:segment_eval", "Compare segmenters with text segmented by hand"),
+        "segment": Verb(lambda: corpus.segment, "Normalize documents and segment them"),
+        "segment-eval": Verb(lambda: corpus.segment_eval, "Compare segmenters with text segmented by hand"),
     },
     mark("Tokenizers"): {
-        "tokenizer bpe": Verb("corpus:bpe", "Train a BPE tokenizer as in the GPT-2 XL recipe", "subword.bpe"),
-        "tokenizer unigram": Verb("corpus:unigram", "Train a Unigram tokenizer with sentencepiece", "subword.unigram"),
+        "tokenizer bpe": Verb(lambda: corpus.bpe, "Train a BPE tokenizer as in the GPT-2 XL recipe"),
+        "tokenizer unigram": Verb(lambda: corpus.unigram, "Train a Unigram tokenizer with sentencepiece"),
     },
     mark("Corpus work on a cluster"): {
-        "scale run": Verb("corpus:scale_run", "Run all stages, from dumps to tokens"),
-        "scale status": Verb("corpus:scale_status", "Show the stages of a run and the time left"),
-        "scale plan": Verb("corpus:scale_plan", "Estimate hours, memory and disk for 1 to 512 cores"),
+        "scale run": Verb(lambda: corpus.scale_run, "Run all stages, from dumps to tokens"),
+        "scale status": Verb(lambda: corpus.scale_status, "Show the stages of a run and the time left"),
+        "scale plan": Verb(lambda: corpus.scale_plan, "Estimate hours, memory and disk for 1 to 512 cores"),
     },
     mark("Language models"): {
-        "tokenize": Verb("corpus:tokenize", "Tokenize a corpus into Megatron's indexed format"),
-        "tokens": Verb("corpus:tokens", "Count, merge or repair token files"),
-        "memory": Verb("runs:memory", "Plan the GPU memory of a training run"),
-        "pretrain": Verb("runs:PRETRAIN.train", "Pretrain a GPT-2 or GPT-NeoX with DeepSpeed"),
-        "export": Verb("runs:export", "Export what a run has trained: a model or a prefix"),
-        "convert megatron": Verb("models:convert_megatron", "Turn a Megatron-DeepSpeed GPT into a GPT-2"),
-        "generate": Verb("models:generate", "Continue raw Japanese texts with a model"),
-        "evaluate": Verb("evaluate:evaluate", "Compare models: bits per character, minimal pairs"),
-        "push": Verb("models:push", "Upload a model to the Hugging Face Hub"),
+        "tokenize": Verb(lambda: corpus.tokenize, "Tokenize a corpus into Megatron's indexed format"),
+        "tokens": Verb(lambda: corpus.tokens, "Count, merge or repair token files"),
+        "memory": Verb(lambda: runs.memory, "Plan the GPU memory of a training run"),
+        "pretrain": Verb(lambda: train.pretrain, "Pretrain a GPT-2 or GPT-NeoX with DeepSpeed"),
+        "export": Verb(lambda: runs.export, "Export what a run has trained: a model or a prefix"),
+        "convert megatron": Verb(lambda: models.convert_megatron, "Turn a Megatron-DeepSpeed GPT into a GPT-2"),
+        "generate": Verb(lambda: models.generate, "Continue raw Japanese texts with a model"),
+        "evaluate": Verb(lambda: evaluate.evaluate, "Compare models: bits per character, minimal pairs"),
+        "push": Verb(lambda: models.push, "Upload a model to the Hugging Face Hub"),
     },
     mark("GPTSAN"): {
-        "gptsan vocabulary": Verb("gptsan:vocabulary", "Build a vocabulary from a corpus", "gptsan.vocabulary"),
-        "gptsan encode": Verb("gptsan:encode", "Encode texts as training examples", "gptsan.classes"),
-        "gptsan import-tf": Verb("gptsan:import_tf", "Convert a TensorFlow checkpoint of the original"),
-        "gptsan add-extra-stage": Verb("gptsan:add_extra_stage", "Add new layers on top, to train them alone"),
-        "gptsan train": Verb("runs:GPTSAN.train", "Train a GPTSAN, or those parts that are not frozen"),
-        "gptsan generate": Verb("gptsan:generate", "Continue texts, steered by the spout"),
+        "gptsan vocabulary": Verb(lambda: gptsan.vocabulary, "Build a vocabulary from a corpus"),
+        "gptsan encode": Verb(lambda: gptsan.encode, "Encode texts as training examples"),
+        "gptsan import-tf": Verb(lambda: gptsan.import_tf, "Convert a TensorFlow checkpoint of the original"),
+        "gptsan add-extra-stage": Verb(lambda: gptsan.add_extra_stage, "Add new layers on top, to train them alone"),
+        "gptsan train": Verb(lambda: train.gptsan_train, "Train a GPTSAN, or those parts that are not frozen"),
+        "gptsan generate": Verb(lambda: gptsan.generate, "Continue texts, steered by the spout"),
     },
     mark("Prefix tuning"): {
-        "prefix train": Verb("runs:PREFIX.train", "Train a prefix of a frozen model with DeepSpeed"),
-        "prefix generate": Verb("prefix:generate", "Continue texts without and with prefixes"),
-        "prefix convert": Verb("prefix:convert", "Write a prefix in another form"),
+        "prefix train": Verb(lambda: train.prefix_train, "Train a prefix of a frozen model with DeepSpeed"),
+        "prefix generate": Verb(lambda: prefix.generate, "Continue texts without and with prefixes"),
+        "prefix convert": Verb(lambda: prefix.convert, "Write a prefix in another form"),
     },
     mark("Serving"): {
-        "ft export": Verb("serving:ft_export", "Export a model, with prefixes as its tasks"),
-        "ft import": Verb("serving:ft_import", "Turn a folder back into a Hugging Face model"),
-        "ft inspect": Verb("serving:ft_inspect", "Compare a folder with its config.ini"),
-        "serve": Verb("serving:serve", "Serve exported models with Triton"),
-        "ask": Verb("serving:ask", "Continue texts with a served model"),
-        "demo": Verb("serving:demo", "Open a page to play with the models"),
-        "ct2 export": Verb("serving:ct2_export", "Export a model to the format of CTranslate2"),
-        "ct2 generate": Verb("serving:ct2_generate", "Continue texts with CTranslate2"),
-        "gguf export": Verb("serving:gguf_export", "Export a model to a file for llama.cpp"),
+        "ft export": Verb(lambda: serving.ft_export, "Export a model, with prefixes as its tasks"),
+        "ft import": Verb(lambda: serving.ft_import, "Turn a folder back into a Hugging Face model"),
+        "ft inspect": Verb(lambda: serving.ft_inspect, "Compare a folder with its config.ini"),
+        "serve": Verb(lambda: serving.serve, "Serve exported models with Triton"),
+        "ask": Verb(lambda: serving.ask, "Continue texts with a served model"),
+        "demo": Verb(lambda: serving.demo, "Open a page to play with the models"),
+        "ct2 export": Verb(lambda: serving.ct2_export, "Export a model to the format of CTranslate2"),
+        "ct2 generate": Verb(lambda: serving.ct2_generate, "Continue texts with CTranslate2"),
+        "gguf export": Verb(lambda: serving.gguf_export, "Export a model to a file for llama.cpp"),
     },
     mark("The course itself"): {
-        "run": Verb("workspace:run", "Build the products of a chapter, or of all"),
-        "status": Verb("workspace:status", "List the products: fresh, stale or missing"),
-        "clean": Verb("workspace:clean", "Remove the products of a chapter, after a question"),
-        "cache pack": Verb("workspace:cache_pack", "Pack finished products into an archive"),
-        "new": Verb("profile:new", "Make a profile for your own texts"),
-        "profile show": Verb("profile:show", "Print what a profile sets and what it costs here"),
-        "doctor": Verb("workspace:doctor", "Show what this machine has, and what it lacks"),
+        "run": Verb(lambda: workspace.run, "Build the products of a chapter, or of all"),
+        "status": Verb(lambda: workspace.status, "List the products: fresh, stale or missing"),
+        "clean": Verb(lambda: workspace.clean, "Remove the products of a chapter, after a question"),
+        "cache pack": Verb(lambda: workspace.cache_pack, "Pack finished products into an archive"),
+        "new": Verb(lambda: profile.new, "Make a profile for your own texts"),
+        "profile show": Verb(lambda: profile.show, "Print what a profile sets and what it costs here"),
+        "doctor": Verb(lambda: workspace.doctor, "Show what this machine has, and what it lacks"),
     },
     mark("For authors of the course"): {
-        "notebooks": Verb("authors:notebooks", "Refresh, execute or translate the notebooks"),
-        "words": Verb("authors:words", "Bring a language's catalogues in step"),
+        "notebooks": Verb(lambda: authors.notebooks, "Refresh, execute or translate the notebooks"),
+        "words": Verb(lambda: authors.words, "Bring a language's catalogues in step"),
     },
 }
 VERBS = {words: verb for part in ROAD.values() for words, verb in part.items()}
@@ -124,9 +136,9 @@ class _Command(TyperCommand):
 
     def load(self) -> Any:
         """Import the function's module and return the command with its arguments and options."""
-        from course_lib.command_line.generator import command
+        from course_lib.command_line.command import command
 
-        return command(str(self.name), self.verb.load(), tr(self.verb.help), *self.verb[2:])
+        return command(str(self.name), self.verb.function(), tr(self.verb.help))
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
         """Parse the command line with the loaded command."""

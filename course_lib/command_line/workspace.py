@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+from course_lib.command_line.options import Note, output, path
 from course_lib.command_line.output import Shown
 from course_lib.command_line.profile import duration
 from course_lib.errors import UsageError
@@ -21,14 +23,17 @@ from course_lib.workspace import products as workspace
 
 # The states of products.
 STATES = (mark("fresh"), mark("stale"), mark("missing"))
-ChapterName = Annotated[str, "a chapter's number or name, or all"]
+ChapterName = Annotated[str, Argument(metavar="CHAPTER", help="a chapter's number or name, or all")]
 
 
 def run(
     chapter: ChapterName = "all",
     *,
-    notebooks: Annotated[bool, "also execute the notebooks, into the workspace"] = False,
-    from_cache: Annotated[Path | None, "archive of `course cache pack`; what is needed is unpacked first"] = None,
+    notebooks: Annotated[bool, Option("--notebooks", help="also execute the notebooks, into the workspace")] = False,
+    from_cache: Annotated[
+        Path | None,
+        Option("--from-cache", help="archive of `course cache pack`; what is needed is unpacked first", parser=path),
+    ] = None,
 ) -> None:
     """Build what the notebooks of a chapter need: corpora, tokenizers, models. Fresh products are not rebuilt."""
     chosen = chapters.select(chapter)
@@ -51,7 +56,7 @@ def run(
     print(tr(message, folder=os.path.relpath(workspace.root())))
 
 
-def cache_pack(target: Annotated[Path, "path of the archive, a zip file"]) -> None:
+def cache_pack(target: Annotated[Path, output("path of the archive, a zip file"), Note.PRODUCT]) -> None:
     """Pack the finished products of the current profile into an archive for `course run N --from-cache FILE`."""
     packed, left = archive.pack(chapters.products(), target)
     _print_left(tr("left out"), left)
@@ -127,21 +132,21 @@ def _count(name: str, value: object) -> str:
 def clean(
     chapter: ChapterName,
     *,
-    runs: Annotated[bool, "also the training runs, with their checkpoints"] = False,
-    dry_run: Annotated[bool, "only show what would be removed"] = False,
-    yes: Annotated[bool, "do not ask"] = False,
+    runs: Annotated[bool, Option("--runs", help="also the training runs, with their checkpoints")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="only show what would be removed")] = False,
+    yes: Annotated[bool, Option("--yes", help="do not ask")] = False,
 ) -> None:
     """Remove the products of a chapter, or of all chapters, from the current profile's workspace, after a question."""
     found = cleaning.removal([selected.package for selected in chapters.select(chapter)], runs)
     for name, (size, seconds) in found.parts.items():
         print(f"{name:<28}{human_size(size):>9}  {duration(seconds / 3600):>8}")
-    for path in found.kept:
-        kept = human_size(sum(each.stat().st_size for each in cleaning.files_in(path)))
-        is_runs = path.name == cleaning.RUNS
+    for entry in found.kept:
+        kept = human_size(sum(each.stat().st_size for each in cleaning.files_in(entry)))
+        is_runs = entry.name == cleaning.RUNS
         why = tr("training runs; --runs removes them") if is_runs else tr("not written by the course")
-        print(tr("stays: {path}, {size} ({why})", path=path.relative_to(workspace.root()), size=kept, why=why))
-    for path in found.used:
-        print(tr("stays: {path} (a running command uses it)", path=path.relative_to(workspace.root())))
+        print(tr("stays: {path}, {size} ({why})", path=entry.relative_to(workspace.root()), size=kept, why=why))
+    for entry in found.used:
+        print(tr("stays: {path} (a running command uses it)", path=entry.relative_to(workspace.root())))
     space, hours = sum(size for size, _ in found.parts.values()), sum(took for _, took in found.parts.values()) / 3600
     sizes = {"size": human_size(space), "time": duration(hours), "folder": os.path.relpath(workspace.root())}
     if dry_run or not found.paths:

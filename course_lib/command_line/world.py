@@ -1,16 +1,15 @@
 """Verbs of the small world."""
 
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
+from typer import Argument, Option
+
+from course_lib.command_line.options import Note, TextOutput, path
 from course_lib.command_line.output import Shown
 from course_lib.language.columns import padded
 from course_lib.language.words import mark, tr
-
-LEAST = {"min": 1}
-
 
 # What `check` prints, for the translators: the rows of its table, and the names of facts and rules in the genres.
 # fmt: off
@@ -35,10 +34,12 @@ NAMES = (
 
 
 def write(
-    target: Path,
+    target: TextOutput,
     *,
-    documents: Annotated[int, "number of documents", LEAST] = 12_000,
-    seed: Annotated[int, "documents of two seeds differ; document i of a seed is always the same"] = 0,
+    documents: Annotated[int, Option("--documents", min=1, help="number of documents")] = 12_000,
+    seed: Annotated[
+        int, Option("--seed", help="documents of two seeds differ; document i of a seed is always the same")
+    ] = 0,
 ) -> dict[str, float]:
     """Write documents of the small world as JSON Lines: text, genre, facts, and bits = −log₂ of its probability."""
     from course_lib.world.genres import write_documents
@@ -47,15 +48,26 @@ def write(
 
 
 def check(
-    texts: Annotated[Sequence[Path], "documents: .jsonl, or .txt with an empty line between; - reads standard input"],
+    texts: Annotated[
+        list[Path],
+        Argument(
+            metavar="TEXT",
+            help="documents: .jsonl, or .txt with an empty line between; - reads standard input",
+            parser=path,
+        ),
+        Note.INPUT_FILE,
+    ],
     *,
-    training: Annotated[Sequence[Path], "what the texts may have been copied from; repeatable"] = (),
+    training: Annotated[
+        list[Path] | None,
+        Option("--training", help="what the texts may have been copied from; repeatable", parser=path),
+    ] = None,
 ) -> Shown:
     """Check texts against the small world, and print the shares of sentences, facts and copies."""
     from course_lib.documents import read_texts
     from course_lib.world.check import table
 
-    found = table([*chain.from_iterable(map(read_texts, texts))], chain.from_iterable(map(read_texts, training)))
+    found = table([*chain.from_iterable(map(read_texts, texts))], chain.from_iterable(map(read_texts, training or [])))
     lines = [
         f"{padded(tr(name), '<24')} {value:.1%}" if isinstance(value, float) else f"{padded(tr(name), '<24')} {value:,}"
         for name, value in found.items()

@@ -158,7 +158,7 @@ def _shares(length: int) -> list[float]:
         settings = products.run_settings("plain", "engine.num_train_epochs=null", *run)
         model, task = train(settings).model, PrefixRun(settings)
         assert model
-        pairs = [example(pair.prompt, pair.target, task.codec.tokenizer.eos_token_id) for pair in task.data.held_out]
+        pairs = [example(pair.prompt, pair.target, task.codec.tokenizer.eos_token_id) for pair in task.texts.held_out]
         answers.append(right(model, pairs, model.base.device))
     return [mean(of_pair) for of_pair in zip(*answers, strict=True)]
 

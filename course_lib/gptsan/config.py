@@ -3,7 +3,7 @@
 configs/README.md lists every key, including those in the sections shared with chapter 4.
 """
 
-from dataclasses import field
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -76,9 +76,7 @@ class LossConfig:
 class GptsanConfig(RunConfig):
     """Settings for a complete training run."""
 
-    places: ClassVar[tuple[str, ...]] = (
-        *RunConfig.places, "data.input", "data.tokenizer", "model.checkpoint", "model.ignore",
-    )  # fmt: skip
+    kind: Literal["gptsan"] = setting("gptsan", "kind of run that the file describes: that of `course gptsan train`")
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     spout: SpoutConfig = field(default_factory=SpoutConfig)
@@ -92,6 +90,23 @@ class GptsanConfig(RunConfig):
                 "a new model has no trained parameters to freeze"
             )
         return self
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return self.chosen(
+            model=["shape"],
+            optimizer=[each.name for each in fields(self.optimizer) if each.name != "fused"],
+            data=["held_out"],
+            spout=["mode"],
+            loss=[each.name for each in fields(self.loss)],
+            precision=["dtype"],
+            engine=["seed"],
+        )
+
+    @override
+    def content(self) -> dict[str, Any]:
+        # The names in a file are those of the product with the extra stage.
+        return super().content() | {"model.ignore": self.model.ignore if self.model.ignore == BASE else None}
 
     @override
     def sizes(self, autocast: bool = False) -> Sizes:

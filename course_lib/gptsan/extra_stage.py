@@ -29,6 +29,7 @@ from course_lib.notebooks.progress import progress
 IGNORE = "ignore-params.json"
 # `${here}` is the folder of the YAML file, so that a copy of the folder trains the copy.
 SETTINGS = """\
+kind: gptsan
 extends: gptsan-2.8b-extra14.yaml
 model: {checkpoint: "${here}", ignore: "${here}/ignore-params.json"}
 data: {num_context: null}

@@ -22,10 +22,16 @@ from course_lib.workspace.products import Product
 if TYPE_CHECKING:
     from course_lib.gptsan.examples import Examples
     from course_lib.gptsan.inputs import Source
+    from course_lib.gptsan.run import Gptsan
 
 CLASSES_LIST = "classified/list.csv"
 # Documents of each genre of the small world that are examples of its class, and their seed.
 CLASS_DOCUMENTS, CLASS_SEED = 300, 3
+# Modules that fix what a run learns: its loss, its samples and its model. Others, such as the loop, may change.
+TRAINING = (
+    "gptsan/run.py", "gptsan/samples.py", "gptsan/examples.py", "gptsan/model.py", "gptsan/attention.py",
+    "gptsan/experts.py", "gptsan/freeze.py",
+)  # fmt: skip
 # Contains one folder per run, next to the products, so that interrupted training can be resumed.
 RUNS = "gptsan/runs"
 # Name of the model folder inside a product folder; from_pretrained can load it.
@@ -92,11 +98,33 @@ def _examples(folder: Path, tokenizer: Path, sources: "list[Source]", settings: 
 def _base(folder: Path, inputs: list[Path], settings: GptsanConfig | dict[str, Any]) -> dict[str, Any]:
     if isinstance(settings, dict):
         return fetch.fetch(settings["checkpoint"], folder / MODEL)
-    return _train(with_data(settings, inputs[1], inputs[0]), folder)
+    from course_lib.training import run_product
+
+    return _counts(*run_product.fill(folder, base_run(inputs, settings), f"{RUNS}/{BASE.run_name()}", MODEL))
 
 
 def _tuned(folder: Path, inputs: list[Path], settings: GptsanConfig) -> dict[str, Any]:
-    return _train(with_stage(with_data(settings, inputs[1]), inputs[0] / MODEL), folder)
+    from course_lib.training import run_product
+
+    return _counts(*run_product.fill(folder, tuned_run(inputs, settings), f"{RUNS}/{TUNED.run_name()}", MODEL))
+
+
+def _counts(counts: dict[str, Any], report: dict[str, int]) -> dict[str, Any]:
+    return counts | {"trained tensors": report["trained"], "frozen tensors": report["frozen"]}
+
+
+def base_run(inputs: list[Path], settings: GptsanConfig) -> "Gptsan":
+    """Return the run that trains the base, on the products VOCABULARY and CORPUS."""
+    from course_lib.gptsan.run import Gptsan
+
+    return Gptsan(with_data(settings, inputs[1], inputs[0]))
+
+
+def tuned_run(inputs: list[Path], settings: GptsanConfig) -> "Gptsan":
+    """Return the run that trains the extra stage, on the products EXTRA and CLASSES."""
+    from course_lib.gptsan.run import Gptsan
+
+    return Gptsan(with_stage(with_data(settings, inputs[1]), inputs[0] / MODEL))
 
 
 def _extra(folder: Path, inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
@@ -124,6 +152,13 @@ def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
     return replace(settings, model=replace(settings.model, checkpoint=stage, ignore=stage / IGNORE))
 
 
+def _named_files(settings: GptsanConfig) -> list[Path]:
+    """Return the files that a run's settings name instead of products: examples, tokenizer, checkpoint."""
+    named = settings.data.input, settings.data.tokenizer, settings.model.checkpoint
+    found = [path for folder in named if folder for path in sorted(folder.glob("*")) if path.is_file()]
+    return [*found, settings.model.ignore] if isinstance(settings.model.ignore, Path) else found
+
+
 def planned(settings: GptsanConfig) -> GptsanConfig:
     """Return the settings for the memory planner: without checkpoint and shape, those of the profile's extra stage."""
     if settings.model.checkpoint or settings.model.shape != GPTSANShape():
@@ -139,18 +174,6 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
         model=replace(settings.model, shape=shape, ignore="base"),
         data=replace(settings.data, num_context=length),
     )
-
-
-def _train(settings: GptsanConfig, folder: Path) -> dict[str, Any]:
-    from course_lib.gptsan.export import export
-    from course_lib.gptsan.run import Gptsan
-    from course_lib.training import run_product
-
-    def write_model(run: Path) -> dict[str, Any]:
-        trained = export(run, folder / MODEL)
-        return {"trained tensors": trained["trained"], "frozen tensors": trained["frozen"]}
-
-    return run_product.fill(folder, Gptsan(settings), RUNS, write_model)
 
 
 def _corpus_settings() -> EncodeConfig:
@@ -192,7 +215,10 @@ BASE: Product = Product(
     "gptsan/base",
     build=_base,
     settings=lambda: {"checkpoint": _recipe().checkpoint} if _recipe().checkpoint else base_settings(),
-    inputs=lambda: () if _recipe().checkpoint else (VOCABULARY, CORPUS),
+    inputs=lambda: () if _recipe().checkpoint else (VOCABULARY, CORPUS, *_named_files(base_settings())),
+    code=lambda: () if _recipe().checkpoint else TRAINING,
+    identity=lambda settings: settings if isinstance(settings, dict) else settings.content(),
+    trains=lambda inputs, settings: "" if isinstance(settings, dict) else base_run(inputs, settings).title(),
 )
 # Examples with classes: genres of the small world in a profile that has one, else the texts in data/classified.
 CLASSES = Product(
@@ -211,7 +237,15 @@ EXTRA = Product(
     code=("gptsan/extra_stage.py",),
 )
 # Base model with extra layers, trained on the examples with classes.
-TUNED = Product("gptsan/tuned", build=_tuned, settings=tuned_settings, inputs=(EXTRA, CLASSES))
+TUNED = Product(
+    "gptsan/tuned",
+    build=_tuned,
+    settings=tuned_settings,
+    inputs=lambda: (EXTRA, CLASSES, *_named_files(tuned_settings())),
+    code=TRAINING,
+    identity=GptsanConfig.content,
+    trains=lambda inputs, settings: tuned_run(inputs, settings).title(),
+)
 
 
 def products() -> list[Product]:

@@ -1,5 +1,6 @@
 """The run that trains a new GPTSAN, or the parameters of a checkpoint that are not frozen."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from course_lib.gptsan.layouts import NO_TARGET
 from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.language.words import tr
 from course_lib.settings import config
+from course_lib.training import checkpoint
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import ENDLESS, Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData
+from course_lib.training.run_dir import export_folder
 from course_lib.training.settings import ResolvedBatch
 
 if TYPE_CHECKING:
@@ -101,20 +104,10 @@ class Gptsan(Run):
     def identity(self) -> dict[str, Any]:
         from course_lib.checkpoints import weight_files
 
-        values = config.to_dict(self.settings)
         folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.shape()
         files = [base / "config.json", *weight_files.files(base)] if base else []
         return {
-            "settings": chosen(
-                self.settings,
-                model=["shape"],
-                data=["held_out"],
-                spout=["mode"],
-                loss=values["loss"],
-                optimizer=[key for key in values["optimizer"] if key != "fused"],
-                precision=["dtype"],
-                engine=["seed"],
-            ),
+            "settings": self.settings.identity(),
             "inputs": {folder.name: {name: sha256(folder / name) for name in (REPORT, "i.npy")}},
             "checkpoint": {path.name: sha256(path) for path in files},
             "frozen": sorted(self.settings.frozen(shape)),
@@ -206,10 +199,40 @@ class Gptsan(Run):
 
     @override
     def export(self, target: Path, step: int | None = None) -> dict[str, int]:
-        """Export the model to a Hugging Face folder."""
-        from course_lib.gptsan.export import export
+        """Export the model to a Hugging Face folder; return the step and numbers of tensors.
 
-        return export(self.settings.engine.output_dir, target, step)
+        Frozen tensors are copied bit for bit from model.checkpoint. Trained tensors are the fp32 weights in the
+        optimizer, converted to the dtype used in model.checkpoint or, for a new model, to the training dtype.
+        """
+        from course_lib.checkpoints import training_state, weight_files
+        from course_lib.checkpoints.torch_dtypes import TORCH
+        from course_lib.gptsan.configuration import read_config, read_weights
+        from course_lib.gptsan.tf_names import hf_shapes, parameters
+
+        folder = self.settings.engine.output_dir
+        saved = checkpoint.to_export(folder, step)
+        weights = training_state.read_weights(saved)
+        source = self.settings.model.checkpoint
+        shape = read_config(source) if source else self.shape()
+        before = read_weights(source) if source else {}
+        elements = parameters(shape)
+        trained = elements.keys() - self.settings.frozen(shape)
+
+        def tensors() -> Iterator[tuple[str, Any]]:
+            for name in hf_shapes(shape):
+                if name in trained or not source:
+                    value = weights.tensors[name].contiguous()
+                    dtype = before[name].dtype if source else TORCH[weights.trained_as]
+                    yield name, weight_files.converted(saved, name, value, dtype)
+                else:
+                    yield name, before[name].contiguous()
+
+        with export_folder(folder, target) as exported:
+            weight_files.write(tensors(), exported, weight_files.SHARD)
+            shape.save_pretrained(exported)
+            self.copy_tokenizer(exported)
+        frozen = len(elements) - len(trained)
+        return {"step": checkpoint.step_of(saved), "trained": len(trained), "frozen": frozen}
 
 
 def recompute(model: "GPTSanForCausalLM") -> None:

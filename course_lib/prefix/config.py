@@ -1,9 +1,9 @@
 """Settings for `course prefix train`: the frozen model, the prefix and the texts. configs/README.md lists every key."""
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -101,7 +101,7 @@ class DataConfig:
 class PrefixConfig(RunConfig):
     """All settings for a run."""
 
-    places: ClassVar[tuple[str, ...]] = (*RunConfig.places, "data.input", "model.base")
+    kind: Literal["prefix"] = setting("prefix", "kind of run that the file describes: that of `course prefix train`")
     task_name: str = setting(
         "task",
         "name of the task in the prefix file and on the server: letters, digits, . _ + -, up to 100 bytes",
@@ -110,6 +110,22 @@ class PrefixConfig(RunConfig):
     )
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return self.chosen(
+            model=["method", "length", "input_dim", "hidden_dim", "dropout"],
+            optimizer=[each.name for each in fields(self.optimizer) if each.name != "fused"],
+            data=[each.name for each in fields(self.data) if each.name != "input"],
+            precision=["dtype"],
+            engine=["seed"],
+        )
+
+    @override
+    def content(self) -> dict[str, Any]:
+        # The prefix has its warm start before the first step, and its name in its file.
+        start = self.chosen(model=["warm_start_steps", "warm_start_lr"])
+        return super().content() | start | {"task_name": self.task_name}
 
     @override
     def sizes(self, autocast: bool = False) -> Sizes:

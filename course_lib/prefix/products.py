@@ -5,9 +5,8 @@ chapter 4.
 """
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_lib import paths
 from course_lib.checkpoints import fetch
@@ -18,6 +17,14 @@ from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.settings import config
 from course_lib.workspace.products import Product
 
+if TYPE_CHECKING:
+    from course_lib.prefix.run import PrefixRun
+
+# Modules that fix what a run learns: its loss, its samples and its model. Others, such as the loop, may change.
+TRAINING = (
+    "prefix/run.py", "prefix/data.py", "prefix/samples.py", "prefix/model.py", "prefix/encoder.py",
+    "prefix/warm_start.py",
+)  # fmt: skip
 # Contains one folder per run.
 RUNS = "prefix/runs"
 # Documents from which pairs are made.
@@ -42,17 +49,23 @@ def _pairs(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[
     return write_pairs(folder, settings["documents"], settings["seed"])
 
 
-def _task(settings: PrefixConfig, folder: Path, inputs: list[Path], _content: Any) -> dict[str, Any]:
-    from course_lib.prefix.export import export
+def prefix_run(inputs: list[Path], settings: PrefixConfig) -> "PrefixRun":
+    """Return the run that trains a prefix, on the base and the texts in `inputs`."""
     from course_lib.prefix.run import PrefixRun
-    from course_lib.training import log, run_product
 
-    def write_prefix(run: Path) -> dict[str, Any]:
-        export(run, folder / FILE)
-        return {}
+    base, texts = inputs
+    # The course's own pairs are a product, with a file for each task.
+    source = texts if texts.is_file() else texts / f"{settings.task_name}.jsonl"
+    model, data = replace(settings.model, base=base / MODEL), replace(settings.data, input=source)
+    return PrefixRun(replace(settings, model=model, data=data))
 
-    settings = replace(settings, model=replace(settings.model, base=inputs[0] / MODEL))
-    return run_product.fill(folder, PrefixRun(settings), RUNS, write_prefix, keep=(log.FILE,))
+
+def _task(folder: Path, inputs: list[Path], settings: PrefixConfig) -> dict[str, Any]:
+    from course_lib.training import run_product
+
+    name = f"{RUNS}/{task(settings.task_name).run_name()}"
+    counts, _ = run_product.fill(folder, prefix_run(inputs, settings), name, FILE)
+    return counts
 
 
 # A published base: a copy of the one that recipe.checkpoint names.
@@ -74,26 +87,34 @@ def products() -> list[Product]:
 def task(name: str) -> Product:
     """Return a task's product: its prefix and run log. Raises UsageError if the profile has no such task."""
     settings = _settings_of(name)
+    source = with_data(settings).data.input
+    assert source
     # The course's own pairs are an input as a product, whose folder may not be there yet.
-    texts = PAIRS if settings.data.input == pairs(name) else settings.data.input
-    assert texts
-    return Product(f"prefix/{name}", build=partial(_task, settings), settings=settings.content, inputs=(base(), texts))
+    texts = PAIRS if source == pairs(name) else source
+    return Product(
+        f"prefix/{name}",
+        build=_task,
+        settings=settings,
+        inputs=(base(), texts),
+        code=TRAINING,
+        identity=PrefixConfig.content,
+        trains=lambda inputs, settings: prefix_run(inputs, settings).title(),
+    )
 
 
 def tasks() -> list[Product]:
     """Return the products for the profile's tasks, in order."""
-    return [task(name) for name in task_settings()]
+    return [task(name) for name in _runs()]
 
 
 def task_settings() -> dict[str, PrefixConfig]:
     """Return the settings for the runs that train the profile's prefixes, by task name."""
-    runs = [with_data(config.load(PrefixConfig, file)) for file in _recipe().tasks]
-    return {settings.task_name: settings for settings in runs}
+    return {name: with_data(settings) for name, settings in _runs().items()}
 
 
 def run_settings(task: str, *overrides: str) -> PrefixConfig:
     """Return the settings for a task's run on the profile's base model, with overrides `key=value`."""
-    values = config.to_dict(_settings_of(task))
+    values = config.to_dict(with_data(_settings_of(task)))
     values["model"]["base"] = str(base().folder / MODEL)
     return config.build(PrefixConfig, values, overrides)
 
@@ -109,8 +130,14 @@ def build_base() -> str:
     return fetch.origin(base().path() / MODEL, _recipe().checkpoint, run)
 
 
+def _runs() -> dict[str, PrefixConfig]:
+    """Return the settings of the profile's runs by task name, as their files have them."""
+    runs = [config.load(PrefixConfig, file) for file in _recipe().tasks]
+    return {settings.task_name: settings for settings in runs}
+
+
 def _settings_of(task: str) -> PrefixConfig:
-    runs = task_settings()
+    runs = _runs()
     if task not in runs:
         raise UsageError(f"task: the profile has no task {task!r}; allowed: {', '.join(runs)}")
     return runs[task]

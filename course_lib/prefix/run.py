@@ -20,9 +20,8 @@ from course_lib.prefix.model import PrefixModel, build, warm_start
 from course_lib.prefix.samples import TokenRow
 from course_lib.pretrain import text_codec
 from course_lib.pretrain.text_codec import TextCodec
-from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import ENDLESS, Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData
 from course_lib.training.settings import ResolvedBatch
 
 
@@ -109,16 +108,9 @@ class PrefixRun(Run):
 
     @override
     def identity(self) -> dict[str, Any]:
-        values, path = config.to_dict(self.settings), self.texts.path
+        path = self.texts.path
         return {
-            "settings": chosen(
-                self.settings,
-                model=["method", "length", "input_dim", "hidden_dim", "dropout"],
-                data=[key for key in values["data"] if key != "input"],
-                optimizer=[key for key in values["optimizer"] if key != "fused"],
-                precision=["dtype"],
-                engine=["seed"],
-            ),
+            "settings": self.settings.identity(),
             "inputs": {path.name: sha256(path)},
             "base": frozen_base.digest(self.base),
             "shape": asdict(Shape.of(frozen_base.read_config(self.base))),

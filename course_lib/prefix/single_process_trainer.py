@@ -32,6 +32,7 @@ def train(settings: PrefixConfig) -> Case:
     task.check()
     batch = settings.batch.resolve(1)
     steps = task.steps(batch)
+    assert steps
     rows, held_out = task.rows()
     samples = Samples(rows, steps * batch.total, settings.engine.seed)
     micro_batches = [[samples[at + n] for n in range(batch.micro)] for at in range(0, len(samples), batch.micro)]

@@ -1,8 +1,8 @@
 """Settings for a pretraining run (chapter 4). `configs/README.md` lists every key, and those of other trainers."""
 
-from dataclasses import field
+from dataclasses import field, fields
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
@@ -41,7 +41,7 @@ class DataConfig:
 class PretrainConfig(RunConfig):
     """All settings for a pretraining run."""
 
-    places: ClassVar[tuple[str, ...]] = (*RunConfig.places, "data.input", "data.tokenizer")
+    kind: Literal["pretrain"] = setting("pretrain", "kind of run that the file describes: that of `course pretrain`")
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
 
@@ -57,6 +57,17 @@ class PretrainConfig(RunConfig):
     @override
     def can_use_muon(self) -> bool:
         return self.model.architecture == "gpt2"
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        model = [each.name for each in fields(self.model) if each.name not in ("recompute", "attention")]
+        return self.chosen(
+            model=model,
+            optimizer=[each.name for each in fields(self.optimizer) if each.name != "fused"],
+            data=["split", "seq_length", "packing", "mask_loss_at_eod"],
+            precision=["dtype"],
+            engine=["seed"],
+        )
 
     @override
     def lengths(self) -> dict[str, float | None]:

@@ -4,7 +4,7 @@ import shutil
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -16,9 +16,8 @@ from course_lib.language.words import tr
 from course_lib.pretrain import data
 from course_lib.pretrain.best_fit import NO_TOKEN, PackedDocuments, document_mask
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.settings import config
 from course_lib.training.lr_schedule import warmup_steps
-from course_lib.training.run import ENDLESS, Run, RunData, chosen
+from course_lib.training.run import ENDLESS, Run, RunData
 from course_lib.training.settings import ResolvedBatch
 
 MASKED = NO_TOKEN  # label for positions that are excluded from the loss
@@ -27,8 +26,10 @@ MASKED = NO_TOKEN  # label for positions that are excluded from the loss
 class Gpt2(Run):
     """A run that trains a GPT-2 or GPT-NeoX model to predict the next token in the token files in data.input."""
 
-    settings_class = PretrainConfig
+    settings_class: ClassVar[type[PretrainConfig]] = PretrainConfig
     verb = "pretrain"
+    # Names of trained weights that the exported model does not have.
+    not_exported: ClassVar[tuple[str, ...]] = ()
     settings: PretrainConfig
 
     @override
@@ -81,16 +82,8 @@ class Gpt2(Run):
     @override
     def identity(self) -> dict[str, Any]:
         settings = self.settings
-        values = config.to_dict(settings)
-        identity = {
-            "settings": chosen(
-                settings,
-                model=[key for key in values["model"] if key not in ("recompute", "attention")],
-                optimizer=[key for key in values["optimizer"] if key != "fused"],
-                data=["split", "seq_length", "packing", "mask_loss_at_eod"],
-                precision=["dtype"],
-                engine=["seed"],
-            ),
+        identity: dict[str, Any] = {
+            "settings": self.settings.identity(),
             "inputs": data.fingerprint(settings.data.input),
         }
         long = int((self.splits.train.sizes > settings.data.seq_length).sum())
@@ -135,20 +128,24 @@ class Gpt2(Run):
         """Return the mean cross-entropy [nats per token] for {"tokens": ids [B, S + 1]}, MASKED where there is none."""
         from torch.nn.functional import cross_entropy
 
-        tokens, labels = batch["tokens"], self._labels(batch)
-        # No token attends to padding on the right or to the place before a remainder, so any id will do there.
-        inputs, mask = tokens[:, :-1], None
-        if self.settings.data.packing == "best-fit":
-            mask = document_mask(inputs, self.special_ids[1])
-        logits = model(input_ids=inputs.clamp(min=0), attention_mask=mask, use_cache=False).logits.float()
+        logits = model(**self.inputs(batch)).logits.float()
+        labels = self.labels(batch)
         total = cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=MASKED, reduction="sum")
         return total / self.targets(batch).clamp(min=1)
 
     @override
     def targets(self, batch: Any) -> Any:
-        return (self._labels(batch) != MASKED).sum()
+        return (self.labels(batch) != MASKED).sum()
 
-    def _labels(self, batch: Any) -> Any:
+    def inputs(self, batch: Any) -> dict[str, Any]:
+        """Return what the model is called with: input ids [B, S] and, for whole documents, their attention mask."""
+        ids, mask = batch["tokens"][:, :-1], None
+        if self.settings.data.packing == "best-fit":
+            mask = document_mask(ids, self.special_ids[1])
+        # No token attends to padding on the right or to the place before a remainder, so any id will do there.
+        return {"input_ids": ids.clamp(min=0), "attention_mask": mask, "use_cache": False}
+
+    def labels(self, batch: Any) -> Any:
         """Return the label at each position of the input [B, S]: the id of the next token, or MASKED."""
         tokens = batch["tokens"]
         # A token with no token before it is not predicted.
@@ -168,7 +165,8 @@ class Gpt2(Run):
         """Export the model to a Hugging Face folder; `dtype` None: that of the training."""
         from course_lib.pretrain.export import export
 
-        return export(self.settings.engine.output_dir, target, dtype, license, step)
+        folder, without = self.settings.engine.output_dir, self.not_exported
+        return export(folder, target, dtype, license, step, self.settings_class, without)
 
 
 def collate(samples: list[np.ndarray[Any, Any]], longest: int | None = None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import UsageError
 from course_lib.japanese import products as japanese
@@ -13,10 +13,19 @@ from course_lib.settings import config
 from course_lib.subword import products as subword
 from course_lib.workspace.products import Product
 
+if TYPE_CHECKING:
+    from course_lib.pretrain.gpt2 import Gpt2
+
 # Modules whose changes make token files stale.
 ENCODING = ("pretrain/encode.py", "pretrain/indexed.py")
+# Modules that fix what a run learns: its loss, its samples and its model. Others, such as the loop, may change.
+TRAINING = (
+    "pretrain/gpt2.py", "pretrain/data.py", "pretrain/sampling.py", "pretrain/best_fit.py", "models/causal.py",
+)  # fmt: skip
 # One folder per run. Runs are kept, so that interrupted training resumes and earlier checkpoints are not lost.
 RUNS = "pretrain/runs"
+# Name of the model folder in the product's folder.
+MODEL = "model"
 
 
 def recipe_settings() -> PretrainConfig:
@@ -46,17 +55,19 @@ def with_products(settings: PretrainConfig, *inputs: Path) -> PretrainConfig:
     return replace(settings, data=data)
 
 
+def gpt2_run(inputs: list[Path], settings: PretrainConfig) -> "Gpt2":
+    """Return the run that trains GPT2, on the products TOKENS and the tokenizer."""
+    from course_lib.pretrain.gpt2 import Gpt2
+
+    return Gpt2(with_products(settings, *inputs))
+
+
 def train(folder: Path, inputs: list[Path], settings: PretrainConfig) -> dict[str, Any]:
     """Train a model, add model/ and the run log to a product folder, and return the product's counts."""
-    from course_lib.pretrain.export import export
-    from course_lib.pretrain.gpt2 import Gpt2
     from course_lib.training import run_product
 
-    def write_model(run: Path) -> dict[str, Any]:
-        export(run, folder / "model")
-        return {}
-
-    return run_product.fill(folder, Gpt2(with_products(settings, *inputs)), RUNS, write_model)
+    counts, _ = run_product.fill(folder, gpt2_run(inputs, settings), f"{RUNS}/{GPT2.run_name()}", MODEL)
+    return counts
 
 
 TOKENS = Product(
@@ -66,7 +77,15 @@ TOKENS = Product(
     inputs=lambda: (*japanese.texts(), subword.tokenizer()),
     code=ENCODING,
 )
-GPT2 = Product("pretrain/gpt2", build=train, settings=recipe_settings, inputs=lambda: (TOKENS, subword.tokenizer()))
+GPT2 = Product(
+    "pretrain/gpt2",
+    build=train,
+    settings=recipe_settings,
+    inputs=lambda: (TOKENS, subword.tokenizer()),
+    code=TRAINING,
+    identity=PretrainConfig.content,
+    trains=lambda inputs, settings: gpt2_run(inputs, settings).title(),
+)
 
 
 def products() -> list[Product]:

@@ -60,8 +60,8 @@ def with_optimizer(content: dict[str, Any], settings: RunConfig, steps: int) -> 
     rate = wanted.lr
     if (rate.max, rate.min, rate.decay, wanted.weight_decay) != (1e-3, 0, "linear", 0) or warmup < 2:
         raise UsageError(
-            "optimizer: not what DeepSpeed's scheduler does; allowed: lr.max 1e-3, lr.min 0, lr.decay linear, a warm-up "
-            "of at least 2 steps and weight_decay 0"
+            "optimizer: not what DeepSpeed's scheduler does; allowed: lr.max 1e-3, lr.min 0, lr.decay linear, a "
+            "warm-up of at least 2 steps and weight_decay 0"
         )
     adamw = {"lr": rate.max / warmup, "betas": [wanted.beta1, wanted.beta2], "eps": wanted.epsilon}
     schedule = {

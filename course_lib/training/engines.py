@@ -28,7 +28,7 @@ class Engine(Protocol):
     module: nn.Module  # what the loss calls: the model, or DeepSpeed's engine around it
     optimizer: torch.optim.Optimizer  # its state is by parameter; with DeepSpeed, by flat shards
     scale: LossScale | None  # the loss scale of PlainEngine in fp16
-    dtype: torch.dtype  # of the training
+    dtype: torch.dtype  # of the run
     compiles_loss: bool  # whether the loss, and so the model in it, is compiled
 
     def precision(self) -> AbstractContextManager[Any]:
@@ -90,16 +90,13 @@ class PlainEngine:
 
     def step(self, rate: float) -> Tensor | None:
         """Update the weights with the mean gradient of all ranks; return its norm before clipping."""
+        factor = self.rank.ranks * (self.scale.value if self.scale else 1.0)
         for parameter in self.trained:
             # Experts that no token was sent to have no gradient; AdamW still decays them and their moments.
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            if self.rank.ranks > 1:
-                self.rank.sum(parameter.grad)
-        factor = self.rank.ranks * (self.scale.value if self.scale else 1.0)
-        if factor != 1.0:
-            for parameter in self.trained:
-                parameter.grad.div_(factor)
+            if factor != 1.0:
+                parameter.grad = self.rank.sum(parameter.grad).div_(factor)
         norm = nn.utils.clip_grad_norm_(self.trained, self.clip)
         # Only fp16 waits for the device here.
         overflows = self.scale is not None and not torch.isfinite(norm)
@@ -121,7 +118,7 @@ class PlainEngine:
 class DeepSpeedEngine:
     """DeepSpeed's engine: ZeRO shards the states over the ranks, and offload keeps them in host memory."""
 
-    scale = None
+    scale: LossScale | None = None
     # DeepSpeed compiles its engine itself.
     compiles_loss = False
 

@@ -26,7 +26,7 @@ from course_lib.training import checkpoint, engines, log, nodes, run_dir, starte
 from course_lib.training.freezing import digests, require_unchanged
 from course_lib.training.interruptions import listening
 from course_lib.training.lr_schedule import learning_rate, learning_rate_at_time
-from course_lib.training.process_state import as_before, seed_all
+from course_lib.training.process_state import as_before, seed_all, use_threads
 from course_lib.training.ranks import Rank, joined, started_as_rank
 from course_lib.training.run import Run
 from course_lib.training.settings import ResolvedBatch, RunConfig
@@ -42,13 +42,15 @@ class Trained:
     folder: Path
     steps: int
     log: list[dict[str, Any]]
+    # Whether this process is to go on with the result; of several ranks only one is.
+    goes_on: bool = True
 
 
-def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PRINT) -> Trained | None:
+def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PRINT) -> Trained:
     """Train a run, or continue it, to the last step; `on_message` gets each line of the log.
 
-    Returns None in a process that another one started as one of several ranks. Raises UsageError or CourseError if
-    settings, data or machine do not allow the training, and if it was interrupted: its exit_code then says by what.
+    Raises UsageError or CourseError if settings, data or machine do not allow the training, and if it was interrupted:
+    its exit_code then says by what.
     """
     if not started_as_rank() and (found := nodes.find(run.settings)).ranks > 1:
         return _train_on_ranks(run, found, resume, on_message)
@@ -56,7 +58,6 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
     with ExitStack() as stack:
         # 1. This process, and its place among the ranks. What training changes in it is put back at the end.
         stack.enter_context(as_before(run.settings))
-        stop_request = stack.enter_context(listening())
         rank = stack.enter_context(joined(run.settings))
         say = on_message if rank.first else _ignore
 
@@ -79,13 +80,15 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         if rank.ranks > 1:
             run_dir.require_same_inputs(run, rank)
         if steps and start >= steps:
-            return Trained(folder, start, log.read(folder)) if rank.first else None
+            return Trained(folder, start, log.read(folder), rank.reports)
 
         # 3. Samples and model. The same seed gives the same weights on every rank.
         data = run.data(steps * batch.total if steps else None)
         seed_all(chosen.seed)
         with engines.sharded_construction(settings, batch, rank.ranks):
             model = run.model()
+        if rank.ranks == 1:
+            use_threads(settings, model)
         if not start:
             run.prepare(model, rank.device)
         engine = engines.build(run, model, batch, rank)
@@ -111,13 +114,16 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         trackers = stack.enter_context(Trackers(settings, rank))
         bar = stack.enter_context(progress(steps, "step", run.title(), start))
 
+        # From here on, a request to stop is noted, and obeyed after a step; before, it ends the run at once.
+        stop_request = stack.enter_context(listening())
+
         def report(kind: str, step: int, **values: Any) -> None:
             if rank.first:
                 entry = {"kind": kind, "step": step} | values
                 log.append(folder, entry)
                 trackers.write(entry)
-                bar.clear()
                 with stop_request.noting_closed_output():
+                    bar.clear()
                     say(log.line(entry))
 
         # 4. Steps. The sum of the losses stays on the device: only a line of the log waits for it.
@@ -138,17 +144,21 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 engine.backward(loss)
                 losses += loss.detach()
 
+            # Compilation, in the first passes, is no part of the training time.
+            if chosen.compile and step == start + 1:
+                meter.restart(start)
             if steps:
                 rate = learning_rate(settings.optimizer.lr, step, steps)
                 is_last = step == steps
             else:
                 seconds = seconds_before + meter.seconds()
+                assert chosen.max_seconds
                 rate = learning_rate_at_time(settings.optimizer.lr, seconds, chosen.max_seconds)
                 is_last = seconds >= chosen.max_seconds
             norm = engine.step(rate)
             bar.update()
 
-            # A line of the log. Here several ranks agree whether to stop; one rank can stop after any step.
+            # A line of the log.
             is_logged = step % chosen.logging_freq == 0 or step == 1 or is_last
             if is_logged:
                 mean = rank.sum(losses).item() / rank.ranks / (step - last_line)
@@ -159,7 +169,8 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                     values["grad_norm"] = float(norm)
                 values |= meter.read(step) | {"memory": log.peak_memory()} | engine.fp16_facts()
                 report("train", step, **values, epoch=step * batch.total / data.samples_per_epoch)
-            stops = (is_logged or rank.ranks == 1) and rank.any(stop_request.cause is not None)
+            # All ranks stop after the same step. They ask each other without the device, which does not wait.
+            stops = rank.any(stop_request.cause is not None)
 
             if validation and chosen.eval_freq and step % chosen.eval_freq == 0 and not stops:
                 with meter.stopped():
@@ -177,7 +188,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
         if test:
             report("test", step, **_held_out(run, engine, loss_of, test, data.collate, batch, rank))
-        return Trained(folder, step, log.read(folder)) if rank.first else None
+        return Trained(folder, step, log.read(folder), rank.reports)
 
 
 def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]) -> Trained:

@@ -8,7 +8,9 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 import torch
+from torch import nn
 
+from course_lib.checkpoints.compute import SMALL
 from course_lib.training.settings import RunConfig
 
 # glibc's parameters for mallopt(3), and their defaults
@@ -40,6 +42,14 @@ def as_before(settings: RunConfig) -> Iterator[None]:
             torch.cuda.empty_cache()
         _mallopt(DEFAULTS)
         _give_memory_back()
+
+
+def use_threads(settings: RunConfig, model: nn.Module) -> None:
+    """Choose the number of CPU threads of a process that trains alone: launch.threads, or one for a small model."""
+    if settings.launch.threads:
+        torch.set_num_threads(settings.launch.threads)
+    elif sum(parameter.numel() for parameter in model.parameters()) <= SMALL:
+        torch.set_num_threads(1)
 
 
 def seed_all(seed: int) -> None:

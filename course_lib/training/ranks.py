@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.training import extensions
-from course_lib.training.interruptions import follow_starter
+from course_lib.training.interruptions import STARTED, follow_starter
 from course_lib.training.settings import RunConfig
 
 # The first rank may prepare data for minutes while the others wait.
@@ -26,6 +26,7 @@ class Rank:
 
     number: int
     ranks: int
+    nodes: int
     local: int  # number of the rank on its node
     device: torch.device
     # The group for what does not concern the device, so that nobody waits for a GPU; None: the default group
@@ -35,6 +36,11 @@ class Rank:
     def first(self) -> bool:
         """Whether this rank alone reads and writes the run folder."""
         return self.number == 0
+
+    @property
+    def reports(self) -> bool:
+        """Whether this rank returns the result; that of ranks which starter.py has started is for the starter."""
+        return self.first and STARTED not in os.environ
 
     @property
     def first_of_node(self) -> bool:
@@ -113,13 +119,16 @@ def _join(settings: RunConfig, several: bool) -> Rank:
         torch.cuda.set_device(device)
     else:
         device = torch.device("cuda", torch.cuda.current_device())
-    control = None
+    nodes, control = 1, None
     backend = "gloo" if on_cpu else "nccl"
     with_deepspeed = settings.uses_deepspeed(ranks)
     if several:
         dist.init_process_group(backend, timeout=TIMEOUT)
         if not on_cpu:
             control = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        first_ones = torch.tensor(int(local == 0))
+        dist.all_reduce(first_ones, group=control)
+        nodes = int(first_ones)
     elif with_deepspeed:
         store = dist.HashStore()  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=0, world_size=1)
@@ -129,7 +138,7 @@ def _join(settings: RunConfig, several: bool) -> Rank:
         if settings.zero.offload_optimizer and local == 0:
             extensions.remove_stale_locks()
         _start_deepspeed(device.type, backend)
-    return Rank(number, ranks, local, device, control)
+    return Rank(number, ranks, nodes, local, device, control)
 
 
 def _start_deepspeed(device: str, backend: str) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from course_lib.settings import config
 from course_lib.training.settings import ResolvedBatch, absolute
 
 # the number of samples in a data set without end
@@ -48,12 +47,11 @@ class Run(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return everything that fixes the weights, and nothing else, as JSON values.
+        """Return everything that fixes the weights after each step, and nothing else, as JSON values.
 
-        "settings" has values by dotted key (see `chosen`), all other keys are facts about the inputs. The identity
-        names the folder of a product's run, it decides whether a product is stale, and a run resumes only if its folder
-        has the same one. Length, logging, launch, micro-batch and recomputation are no part of it: a resume may change
-        them.
+        "settings" is `settings.identity()`, all other keys are facts about the inputs. A run resumes only if its folder
+        has the same identity. Length, logging, launch, micro-batch and recomputation are no part of it: a resume may
+        change them. A product's identity is that of its run, with batch, length and code (workspace/products.py).
         """
 
     @abstractmethod
@@ -110,13 +108,3 @@ class Run(ABC):
     def saves_frozen(self) -> bool:
         """Whether checkpoints hold the frozen weights; if not, the folder of the base model does."""
         return True
-
-
-def chosen(settings: Any, **names: Any) -> dict[str, Any]:
-    """Return the values of settings by dotted key: chosen(settings, engine=["seed"]) → {"engine.seed": 1024}."""
-    values = config.to_dict(settings)
-    found = {}
-    for section, keys in names.items():
-        for key in keys:
-            found |= config.flat({f"{section}.{key}": values[section][key]})
-    return found

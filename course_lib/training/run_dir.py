@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from filelock import FileLock, Timeout
@@ -17,9 +17,12 @@ from course_lib.language.words import mark, tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
-from course_lib.training.ranks import Rank
 from course_lib.training.run import Run
 from course_lib.training.settings import ResolvedBatch
+
+if TYPE_CHECKING:
+    # It imports torch, which takes seconds.
+    from course_lib.training.ranks import Rank
 
 # the settings, DeepSpeed's form of them, and the facts about the inputs in the run's identity
 CONFIG, DEEPSPEED, DATA = "config.yaml", "deepspeed.json", "data.json"
@@ -78,11 +81,10 @@ def with_batch_of_run(run: Run, ranks: int, on_message: Callable[[str], None]) -
 def require_own(run: Run) -> None:
     """Raise UsageError if the run's folder has files, and they are not those of a run."""
     folder: Path = run.settings.engine.output_dir
-    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    found = [path.name for path in folder.iterdir()] if folder.exists() else []
     # Ranks that fail at once leave only what they print, and samples may have been looked at before the training.
-    if any(not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE) for name in names) and not _is_run(
-        run, folder
-    ):
+    others = [name for name in found if not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE)]
+    if others and not _is_run(run, folder):
         message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
 
@@ -174,7 +176,7 @@ def _require_same_tokenizer(run: Run) -> None:
         )
 
 
-def require_same_inputs(run: Run, rank: Rank) -> None:
+def require_same_inputs(run: Run, rank: "Rank") -> None:
     """Raise CourseError if a node does not see the inputs that the first node sees."""
     wanted = rank.broadcast(run.identity() if rank.first else {})
     if rank.first_of_node and not rank.first:

@@ -3,6 +3,7 @@
 FleetX, Megatron-DeepSpeed and DeepSpeed use other names for the same settings; see the table in configs/README.md.
 """
 
+from collections.abc import Iterable
 from dataclasses import field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import UsageError
 from course_lib.models.memory import Sizes
-from course_lib.settings.config import STRICT, setting, to_dict
+from course_lib.settings.config import STRICT, flat, setting, to_dict
 
 
 @dataclass(frozen=True)
@@ -227,8 +228,7 @@ class LaunchConfig:
 class RunConfig:
     """Settings common to all kinds of runs. Each kind adds sections for its model and data."""
 
-    # Dotted keys of settings that do not affect what a run learns or that name files and folders.
-    places: ClassVar[tuple[str, ...]] = ("launch", "engine.output_dir")
+    kind: str = setting("", "kind of run; each kind has its own class of settings, with its name as the default")
     batch: BatchConfig = field(default_factory=BatchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
@@ -297,13 +297,30 @@ class RunConfig:
         zero = self.zero
         return zero.stage > 0 and (ranks > 1 or zero.offload_optimizer or zero.offload_param)
 
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that fix the weights after each step, by dotted key, without batch and length.
+
+        Files and folders are no part of it: their contents are facts about the run's inputs. Logging, evaluation,
+        launch, micro-batch, recomputation and kernels may change when a run is resumed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what fixes its weights")
+
     def content(self) -> dict[str, Any]:
-        """Return the settings that affect what a run learns, as plain values: all except those in `places`."""
+        """Return the settings that fix the weights at the end of a run, by dotted key: identity, batch and length."""
+        local = self.batch.local_size or self.batch.micro_size
+        if self.batch.global_size:
+            batch = {"batch.global_size": self.batch.global_size}
+        elif self.launch.ranks:
+            batch = {"batch.global_size": local * self.launch.ranks}
+        else:
+            # The number of ranks is that of the GPUs, which no setting says.
+            batch = {"batch.local_size": local}
+        return self.identity() | batch | self.lengths()
+
+    def chosen(self, **names: Iterable[str]) -> dict[str, Any]:
+        """Return values by dotted key: chosen(engine=["seed"], loss=["z_loss"]) → {"engine.seed": 1024, …}."""
         values = to_dict(self)
-        for key in self.places:
-            section, _, last = key.rpartition(".")
-            del (values[section] if section else values)[last]
-        return values
+        return flat({section: {key: values[section][key] for key in keys} for section, keys in names.items()})
 
     def sizes(self, autocast: bool = False) -> Sizes:
         """Return the model sizes that the memory planner needs. Each kind of run must override this method.

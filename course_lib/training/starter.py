@@ -17,8 +17,8 @@ from course_lib.settings import config
 from course_lib.training import run_dir
 from course_lib.training.interruptions import STARTED
 from course_lib.training.nodes import SSH, Nodes, gpus
-from course_lib.training.settings import RunConfig
 from course_lib.training.run import Run
+from course_lib.training.settings import RunConfig
 from course_lib.training.watch import SRUN, Watch
 
 COURSE = (sys.executable, "-u", "-m", "course_lib.cli")

@@ -20,7 +20,7 @@ class Trackers:
 
             self.board = SummaryWriter(str(engine.output_dir / "tensorboard"))  # type: ignore[no-untyped-call]
         if rank.first and "wandb" in engine.tracking:
-            import wandb
+            import wandb  # type: ignore[import-not-found]
 
             mode = os.environ.get("WANDB_MODE", "offline")
             self.wandb = wandb.init(name=engine.output_dir.name, dir=str(engine.output_dir), mode=mode)

@@ -4,7 +4,9 @@ An archive is a zip file of product folders with their manifests, without the fo
 """
 
 import lzma
+import os
 import shutil
+import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +15,10 @@ from zipfile import ZIP_LZMA, BadZipFile, ZipFile, ZipInfo
 from course_lib import files
 from course_lib.errors import CourseError
 from course_lib.language.words import mark, tr
+from course_lib.workspace import manifests
 from course_lib.workspace import products as workspace
-from course_lib.workspace.products import MANIFEST, Manifest, Product, Snapshot
+from course_lib.workspace.manifests import Manifest
+from course_lib.workspace.products import Product, Seen
 
 # What was packed or unpacked: the size of each product [bytes]; and what was left alone, with the reason.
 Done = tuple[dict[str, int], dict[str, str]]
@@ -31,9 +35,9 @@ def pack(products: Sequence[Product], target: Path) -> Done:
     with files.atomic_write(target) as file, ZipFile(file, "w") as archive:
         for product in (product for product in products if product.name not in left):
             outputs = (product.manifest() or {})["outputs"]
-            for name in (MANIFEST, *outputs):
+            for name in (manifests.FILE, *outputs):
                 path = product.folder / name
-                if name != MANIFEST and files.sha256(path) != outputs[name]["sha256"]:
+                if name != manifests.FILE and files.sha256(path) != outputs[name]["sha256"]:
                     raise CourseError(tr("{path}: was changed after it was built; build it again", path=path))
                 # A fixed date and mode, so that equal products give equal bytes.
                 entry = ZipInfo(f"{product.name}/{name}")
@@ -54,26 +58,31 @@ def unpack(wanted: Sequence[Product], source: Path) -> Done:
     with files.work_folder(workspace.root() / "cache") as folder:
         try:
             with ZipFile(source) as archive:
-                held = [each for each in wanted if f"{each.name}/{MANIFEST}" in archive.namelist()]
+                held = [each for each in wanted if f"{each.name}/{manifests.FILE}" in archive.namelist()]
                 for name in archive.namelist():
                     if name.startswith(tuple(f"{product.name}/" for product in held)):
                         archive.extract(name, folder)
         except (BadZipFile, EOFError, OSError, lzma.LZMAError, zlib.error, NotImplementedError) as error:
             raise CourseError(tr("{path}: is not a complete archive: {error}", path=source, error=error)) from error
-        manifests = {product.name: _verified(folder / product.name, source) for product in held}
-        unpacked, snapshot = dict[str, int](), Snapshot()
+        packed = {product: _verified(folder / product.name, source) for product in held}
         left = {each.name: tr("not in the archive") for each in wanted if each not in held}
-        for product in held:
-            manifest = manifests[product.name]
-            if product.state().kind == "fresh":
+        unpacked, seen = dict[str, int](), Seen()
+        for product, manifest in packed.items():
+            if product.state(seen).kind == "fresh":
                 left[product.name] = tr("finished here")
-            elif (state := snapshot.assume(product, manifest)).kind != "fresh":
+                continue
+            state = product.compare(manifest, seen)
+            if state.kind != "fresh":
                 left[product.name] = state.reason
-            else:
-                with workspace.locked(product), files.atomic_folder(product.folder, ours=True) as new:
-                    for path in (folder / product.name).iterdir():
-                        path.rename(new / path.name)
-                unpacked[product.name] = _size(manifest["outputs"])
+                continue
+            with workspace.locked(product), files.atomic_folder(product.folder, ours=True) as new:
+                for path in (folder / product.name).iterdir():
+                    path.rename(new / path.name)
+                # Outputs that are newer than their manifest would be read at each look.
+                now = time.time_ns()
+                os.utime(new / manifests.FILE, ns=(now, now))
+            seen[product.name] = state
+            unpacked[product.name] = _size(manifest["outputs"])
     return unpacked, left
 
 
@@ -83,7 +92,7 @@ def _size(outputs: dict[str, dict[str, int]]) -> int:
 
 def _verified(folder: Path, source: Path) -> Manifest:
     """Return the manifest of an extracted product, after comparing its files."""
-    manifest = workspace.read_manifest(folder)
+    manifest = manifests.read(folder)
     if manifest is None or any(
         not (folder / name).is_file() or files.sha256(folder / name) != facts["sha256"]
         for name, facts in manifest["outputs"].items()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from course_lib import files
 from course_lib.paths import root
-from course_lib.workspace.products import MANIFEST, lock_path, read_manifest
+from course_lib.workspace import manifests
+from course_lib.workspace.products import lock_path
 
 # A folder in the workspace of a chapter that holds training runs, and the names that the course gives to runs.
 RUNS = "runs"
@@ -91,9 +92,11 @@ def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
                     found.kept += copies
                 else:
                     found.kept.append(run)
-        elif path.is_dir() and (manifest := read_manifest(path)):
-            own = [path / name for name in (MANIFEST, files.MARK) if (path / name).is_file()]
-            written = [*own, *_unchanged(path, manifest["outputs"])]
+        elif path.is_dir() and (manifest := manifests.read(path)):
+            written = [path / name for name in (manifests.FILE, files.MARK) if (path / name).is_file()]
+            for name, facts in manifest["outputs"].items():
+                if _inside(path / name, path) and manifests.is_as_built(path, name, facts):
+                    written.append(path / name)
             found.add(path, written, lock_path(path), manifest.get("seconds", 0.0))
             found.kept += sorted(set(files_in(path)) - set(written))
         elif LOCK.fullmatch(path.name) and path.stat().st_size == 0:
@@ -114,13 +117,3 @@ def files_in(path: Path) -> Iterator[Path]:
 def _inside(path: Path, folder: Path) -> bool:
     """Return whether a path leads to something inside a folder."""
     return files.behind_links(path).is_relative_to(files.behind_links(folder))
-
-
-def _unchanged(folder: Path, outputs: dict[str, dict[str, object]]) -> Iterator[Path]:
-    """Yield the outputs that are as they were built. A file is read only if it is newer than the manifest."""
-    built = (folder / MANIFEST).stat().st_mtime_ns
-    for name, facts in outputs.items():
-        path = folder / name
-        same_size = _inside(path, folder) and path.is_file() and path.stat().st_size == facts["bytes"]
-        if same_size and (path.stat().st_mtime_ns <= built or files.sha256(path) == facts["sha256"]):
-            yield path

@@ -1,23 +1,23 @@
 """The verbs for authors: `course words` and `course notebooks`."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.notebooks import execution
 from course_lib.paths import NOTEBOOKS, REPOSITORY
+from typer import Argument, Option
 
 from course_authors import catalogs, editions, pages
 from course_authors import notebooks as tools
 
 
 def words(
-    language: Annotated[str, "code of the language, such as ja"],
+    language: Annotated[str, Argument(metavar="LANGUAGE", help="code of the language, such as ja")],
     *,
-    check: Annotated[bool, "change nothing; say what is behind the English"] = False,
-    texts: Annotated[bool, "list each text whose translation is missing or fuzzy"] = False,
-    release: Annotated[bool, "with --check: fail if anything is behind"] = False,
-    accept: Annotated[str, "a fuzzy text, as --texts names it: its translation is right"] = "",
+    check: Annotated[bool, Option("--check", help="change nothing; say what is behind the English")] = False,
+    texts: Annotated[bool, Option("--texts", help="list each text whose translation is missing or fuzzy")] = False,
+    release: Annotated[bool, Option("--release", help="with --check: fail if anything is behind")] = False,
+    accept: Annotated[str, Option("--accept", help="a fuzzy text, as --texts names it: its translation is right")] = "",
 ) -> None:
     """For authors: bring a language's catalogues in step with the English texts."""
     if not check:
@@ -39,15 +39,18 @@ def words(
 
 def notebooks(
     *,
-    execute: Annotated[bool, "also run each notebook in place and store its outputs"] = False,
-    only: Annotated[Sequence[str], "beginning of a notebook's name, such as 05; repeatable"] = ("",),
-    language: Annotated[str | None, "write the notebooks and pages in this language"] = None,
+    execute: Annotated[bool, Option("--execute", help="also run each notebook in place and store its outputs")] = False,
+    only: Annotated[
+        list[str] | None, Option("--only", help="beginning of a notebook's name, such as 05; repeatable")
+    ] = None,
+    language: Annotated[str | None, Option("--language", help="write the notebooks and pages in this language")] = None,
 ) -> None:
     """For authors: update each notebook's badge and set-up cell from pyproject.toml, tidy it, export figures."""
-    names = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.name.startswith(tuple(only))]
-    chosen = editions.build(language, only=tuple(only)) if language and names else names
+    beginnings = tuple(only or [""])
+    names = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path.name.startswith(beginnings)]
+    chosen = editions.build(language, only=beginnings) if language and names else names
     if not chosen:
-        raise UsageError(f"--only: no notebook begins with {', '.join(only)}")
+        raise UsageError(f"--only: no notebook begins with {', '.join(beginnings)}")
     for path in chosen:
         if not language:
             tools.refresh(path)
@@ -57,4 +60,4 @@ def notebooks(
         print(f"{path.name}: written{', executed' if execute else ''}")
     if language and execute:
         # The pages show the figures of the notebooks, which may be new.
-        editions.build(language, only=tuple(only))
+        editions.build(language, only=beginnings)

@@ -1,4 +1,4 @@
-"""The reference of commands and settings, from what `--help` prints: verbs.py, generator.py, the settings classes."""
+"""The reference of commands and settings, from what `--help` prints: verbs.py, command.py, the settings classes."""
 
 import inspect
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from course_lib.command_line import verbs
-from course_lib.command_line.generator import settings_class
+from course_lib.command_line.from_options import settings_class
 from course_lib.language.words import SOURCE
 from course_lib.settings import config, profiles
 from docutils import nodes
@@ -74,7 +74,7 @@ class Commands(SphinxDirective):
         return [self._command(words) for words in own]
 
     def _command(self, words: str) -> nodes.section:
-        function = verbs.VERBS[words].load()
+        function = verbs.VERBS[words].function()
         settings = settings_class(function)
         self.env.note_dependency(inspect.getfile(function))
         command = _find(words)
@@ -121,7 +121,7 @@ class ProfileSections(SphinxDirective):
         settings = getattr(code, cls)
         built = page.section(self, name, [name])
         built += [page.paragraph(" ".join(part.split())) for part in (inspect.getdoc(settings) or "").split("\n\n")]
-        users = [words for words, verb in verbs.VERBS.items() if settings_class(verb.load()) is settings]
+        users = [words for words, verb in verbs.VERBS.items() if settings_class(verb.function()) is settings]
         if users:
             links = [
                 page.document(page_of(words), anchor(f"course {words}"), page.code(f"course {words}"))

@@ -23,8 +23,9 @@ from course_lib.models.config import ModelConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.training import log
-from course_lib.training.launch import train
+from course_lib.training.loop import train
 from course_lib.training.planner import plan
+from course_lib.training.run import Run
 
 GB = 1e9
 SHARE = 0.92  # of the card that a plan may take: the planner need not be exact for its batch to fit

@@ -23,6 +23,7 @@ from course_lib.gptsan.run import Gptsan
 from course_lib.gptsan.shape import GPTSANShape
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.settings import config
+from course_lib.training.run import Run
 
 from tests.bench.gpu_common import GB, Bench, Part, Values, batches, common_changes, largest, overrides
 from tests.gptsan import handmade

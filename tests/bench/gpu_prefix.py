@@ -15,6 +15,7 @@ from course_lib.models.causal import model_config
 from course_lib.prefix.config import PrefixConfig
 from course_lib.prefix.run import PrefixRun
 from course_lib.settings import config
+from course_lib.training.run import Run
 from transformers import AutoModelForCausalLM
 
 from tests.bench.gpu_common import Bench, Part, Values, common_changes, largest, neox_shape, overrides

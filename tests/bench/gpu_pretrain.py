@@ -15,7 +15,7 @@ from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedWriter
 from course_lib.settings import config
 from course_lib.subword.folder import Preparation, save
-from course_lib.training.run import Run
+from course_lib.training.run import Run as TrainingRun
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -63,7 +63,7 @@ def run(chosen: Run, bench: Bench) -> Values:
 PARTS = [Part(name, seconds, partial(run, chosen)) for name, (chosen, seconds) in RUNS.items()]
 
 
-def _task(chosen: Run, bench: Bench, micro: int, recompute: str) -> Run:
+def _task(chosen: Run, bench: Bench, micro: int, recompute: str) -> TrainingRun:
     length = 128 if bench.tiny else 1024
     changes = common_changes(bench, f"micro-{micro}-{recompute}", chosen.dtype) | {
         "data.input": f"[{bench.folder}/tokens]", "data.tokenizer": bench.folder / "tokenizer",

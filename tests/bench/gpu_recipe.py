@@ -45,7 +45,7 @@ from course_lib.settings import config, profiles
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import BpeConfig
 from course_lib.training import checkpoint, log
-from course_lib.training.launch import train
+from course_lib.training.loop import train
 
 from tests.bench.gpu_common import Enough
 

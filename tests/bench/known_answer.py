@@ -28,7 +28,7 @@ from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
 from course_lib.subword.bpe import train_bpe
 from course_lib.subword.config import BpeConfig
-from course_lib.training.launch import train
+from course_lib.training.loop import train
 from course_lib.world.check import table
 from course_lib.world.genre import Document
 from course_lib.world.genres import documents, write_documents

@@ -43,7 +43,7 @@ def task_of(tokens: Path, tokenizer: Path, width: int, steps: int, seed: int, ra
 def train(task: Gpt2, steps: int) -> tuple[Any, int]:
     """Return a trained model and the number of its training tokens."""
     torch.manual_seed(task.settings.engine.seed)
-    model, samples = task.model(), task.samples(steps * SAMPLES).train
+    model, samples = task.model(), task.data(steps * SAMPLES).train
     rows = [samples[index] for index in range(steps * SAMPLES)]
     batches = ([collate(rows[at : at + SAMPLES])] for at in range(0, len(rows), SAMPLES))
     quick.train(model, lambda batch: task.loss(model, batch), batches, task.settings.optimizer, steps)

@@ -21,12 +21,13 @@ from course_lib.corpus.products import has_world
 from course_lib.gptsan import products
 from course_lib.gptsan.config import GptsanConfig
 from course_lib.gptsan.examples import Examples
-from course_lib.gptsan.export import export
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
 from course_lib.gptsan.generate import GPTSANGenerator
 from course_lib.gptsan.generation_config import GenerateConfig
 from course_lib.gptsan.measure import mean_loss, router_logits
 from course_lib.gptsan.run import Gptsan
+from course_lib.settings import config
+from course_lib.training.run_dir import CONFIG
 from course_lib.world.check import check
 
 from tests.bench import seeds
@@ -38,7 +39,8 @@ BALANCE_STEPS = 500
 
 def trained(settings: GptsanConfig, seed: int, place: Path) -> GPTSANGenerator:
     """Return the model of a run with this seed."""
-    export(seeds.trained(Gptsan, settings, seed, place / "run").folder, place / "model")
+    trained = seeds.trained(Gptsan, settings, seed, place / "run")
+    Gptsan(config.load(GptsanConfig, trained.folder / CONFIG)).export(place / "model")
     return GPTSANGenerator.open(place / "model")
 
 

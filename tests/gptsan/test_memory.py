@@ -138,8 +138,8 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     monkeypatch.setenv("COURSE_PROFILE", "tiny")
     shape = to_dict(load(GptsanConfig, "gptsan-tiny.yaml").model.shape) | {"num_ext_layers": 1}
     GPTSanConfig(**shape).save_pretrained(tmp_path)
-    planned = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), None)
+    planned = memory_cli.planned(Path("gptsan-tiny-extra.yaml"), None)
     length = section("gptsan.classes", EncodeConfig).num_context
     product = [f"model.checkpoint={tmp_path}", "model.ignore=base", f"data.num_context={length}"]
-    same = memory_cli.settings_of(Path("gptsan-tiny-extra.yaml"), product)
+    same = memory_cli.planned(Path("gptsan-tiny-extra.yaml"), product)
     assert planner.plan(planned).parts == planner.plan(same).parts

@@ -11,14 +11,13 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.gptsan.config import EncodeConfig, GptsanConfig
 from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.encode import encode
-from course_lib.gptsan.export import export
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.run import Gptsan
 from course_lib.gptsan.samples import Samples, cross_entropy, spout_vector
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.settings import config
-from course_lib.training import checkpoint
+from course_lib.training import checkpoint, run_dir
 from course_lib.training.loop import train
 
 from tests.training.ranks import kill_in_step
@@ -30,6 +29,11 @@ TEXTS = (
     "後半に二点を取って逆転勝ちした。",
 )
 STEPS = 8
+
+
+def export(run: Path, target: Path) -> dict[str, int]:
+    """Export a run, given its folder."""
+    return Gptsan(config.load(GptsanConfig, run / run_dir.CONFIG)).export(target)
 
 
 def inputs(folder: Path) -> Path:

@@ -22,7 +22,7 @@ def spaced(value: int) -> str:
 @pytest.mark.parametrize("name", RUNS)
 def test_comments_are_true(name):
     text, settings = (CONFIGS / name).read_text(encoding="utf8"), load(PrefixConfig, name)
-    assert memory_cli.settings_of(CONFIGS / name, None) == settings
+    assert memory_cli.planned(CONFIGS / name, None) == settings
     assert settings.engine.output_dir.as_posix() == f"output/{name.removesuffix('.yaml')}"
     stated = re.search(r"^# Parameters: ([\d ]+), of which trained: ([\d ]+), deployed: ([\d ]+)$", text, re.MULTILINE)
     assert stated
@@ -39,8 +39,8 @@ def test_comments_are_true(name):
 @pytest.mark.parametrize(
     ("heading", "kind", "sections"),
     [
-        ("## Prefix tuning", PrefixConfig, ("task_name", "model", "data")),
-        ("## GPTSAN", GptsanConfig, ("model", "data", "spout", "loss")),
+        ("## Prefix tuning", PrefixConfig, ("kind", "task_name", "model", "data")),
+        ("## GPTSAN", GptsanConfig, ("kind", "model", "data", "spout", "loss")),
     ],
 )
 def test_readme_lists_every_setting(heading, kind, sections):

@@ -210,7 +210,9 @@ def test_behind_no_token_begins_a_piece() -> None:
 def steps(part: Concatenated, *, total: int = 2, epochs: float | None = None, tokens: int | None = None) -> int:
     settings = replace(PretrainConfig(), data=DataConfig(packing="best-fit", seq_length=8, train_tokens=tokens))
     settings = replace(settings, engine=replace(settings.engine, num_train_epochs=epochs))
-    return data.training_steps(settings, ResolvedBatch(total, total, total, 1), part)
+    found = data.training_steps(settings, ResolvedBatch(total, total, total, 1), part)
+    assert found
+    return found
 
 
 def test_steps_count_the_samples_that_are_read(tmp_path: Path) -> None:
@@ -243,8 +245,8 @@ def test_a_run_whose_samples_cut_documents_is_not_resumed(tmp_path: Path) -> Non
         chosen = DataConfig((tmp_path / "long",), tmp_path, "1", seq_length, "best-fit")
         settings = replace(PretrainConfig(), data=chosen)
         task = Gpt2(replace(settings, engine=replace(settings.engine, output_dir=run)))
-        facts = task.fingerprint()
-        assert {name: value for name, value in facts.items() if name != "inputs"} == split
+        facts = task.identity()
+        assert {name: value for name, value in facts.items() if name not in ("settings", "inputs")} == split
         (run / run_dir.DEEPSPEED).write_text('{"train_batch_size": 8}', encoding="utf8")
         batch = ResolvedBatch(8, 8, 8, 1)
         for stored, refused in ((facts, False), ({"inputs": facts["inputs"]}, bool(split))):
@@ -255,4 +257,4 @@ def test_a_run_whose_samples_cut_documents_is_not_resumed(tmp_path: Path) -> Non
             else:
                 run_dir._require_same(task, task.settings, batch, facts)
     stream = replace(task.settings, data=replace(chosen, seq_length=8, packing="stream"))
-    assert Gpt2(stream).fingerprint().keys() == {"inputs"}
+    assert Gpt2(stream).identity().keys() == {"settings", "inputs"}

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.training.ranks import free_port
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
 from course_lib.training.loop import train
 
 from tests.pretrain import test_training as pretrain
+from tests.training.ranks import free_port
 
 SETTINGS = (
     "launch.ranks=1", "engine.max_steps=20", "engine.logging_freq=1", "engine.eval_freq=0", "engine.test_iters=0",
@@ -20,20 +20,26 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gpt-neox"])
-def test_losses_are_those_of_the_trainer_with_deepspeed(tmp_path: Path, architecture: str) -> None:
+@pytest.mark.parametrize(("architecture", "packing"), [("gpt2", "best-fit"), ("gpt-neox", "stream")])
+def test_losses_are_those_of_the_trainer_with_deepspeed(tmp_path: Path, architecture: str, packing: str) -> None:
     place = pretrain.inputs(tmp_path)
-    settings = pretrain.settings(place, tmp_path / "run", *SETTINGS, f"model.architecture={architecture}")
+    chosen = f"model.architecture={architecture}", f"data.packing={packing}"
+    settings = pretrain.settings(place, tmp_path / "run", *SETTINGS, *chosen)
     (tmp_path / "run.yaml").write_text(config.to_yaml(settings), encoding="utf8")
     command = [sys.executable, "-m", "tests.pretrain.recipe", str(tmp_path / "run.yaml"), str(tmp_path / "losses.json")]
-    rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    rank = {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
     own = {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=os.environ | rank | own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     theirs = json.loads((tmp_path / "losses.json").read_text())
 
     trained = train(Gpt2(settings))
-    assert trained
     ours = [entry["loss"] for entry in trained.log if entry["kind"] == "train"]
     assert len(ours) == 20 and ours[-1] < ours[0] - 0.04
     # The Trainer logs losses in fp32.

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from course_lib.command_line import verbs
-from course_lib.command_line.generator import settings_class
+from course_lib.command_line.from_options import settings_class
 from course_lib.paths import REPOSITORY
 from course_lib.settings import config
 from course_lib.settings.profiles import CONFIGS
@@ -138,7 +138,7 @@ def test_every_command_setting_configuration_and_section_is_listed(pages: dict[s
     for words, verb in verbs.VERBS.items():
         identifier = f"course-{words.replace(' ', '-')}"
         assert identifier in ids
-        if cls := settings_class(verb.load()):
+        if cls := settings_class(verb.function()):
             assert {f"{identifier}-{key}".replace(".", "-") for key, *_ in config.describe(cls)} <= ids
     assert {section.replace(".", "") for section in config.SECTIONS} <= ids
     assert {path.name.replace(".", "") for path in CONFIGS.glob("*.yaml")} <= ids

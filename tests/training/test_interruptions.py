@@ -46,8 +46,6 @@ class Command:
         logged = self.run / log.FILE
         until(lambda: logged.exists() and [e for e in log.read(self.run) if e["step"] >= step], self.process)
         self.ranks = psutil.Process(self.process.pid).children(recursive=True)
-        # The launcher and at least one rank.
-        assert len(self.ranks) >= 2
 
     def end(self) -> str:
         """Return what is on standard error once the command has ended."""
@@ -109,6 +107,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Co
 def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(start: Callable[..., Command]) -> None:
     command = start("pretrain", "launch.ranks=2", "zero.stage=2")
     command.wait_for_step(3)
+    assert len(command.ranks) == 2
     command.process.send_signal(signal.SIGTERM)
     command.process.send_signal(signal.SIGTERM)  # as GNU timeout does
     said = command.end()
@@ -117,6 +116,35 @@ def test_a_terminated_run_saves_a_checkpoint_and_says_how_to_go_on(start: Callab
     assert said.count("\n") == 1 and f"terminated at step {step} of 100000; --resume continues" in said
     assert (command.process.returncode, command.left()) == (143, [])
     goes_on(command, step)
+
+
+def test_an_interrupt_of_a_rank_in_this_process_saves_a_checkpoint(tmp_path: Path) -> None:
+    """As Ctrl-C in a notebook's kernel does."""
+
+    def heard(line: str) -> None:
+        if "global step 3," in line:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    run = Gpt2(pretrain.settings(pretrain.inputs(tmp_path), tmp_path / "run", "launch.ranks=1", *ENDLESS))
+    with pytest.raises(
+        CourseError, match="^interrupted at step 3 of 100000; --resume continues from checkpoint-3$"
+    ) as caught:
+        train(run, on_message=heard)
+    assert caught.value.exit_code == 130
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.rehearse
+def test_a_terminated_rank_saves_a_checkpoint_and_ignores_a_second_signal(start: Callable[..., Command]) -> None:
+    command = start("gptsan train", "launch.ranks=1")
+    command.wait_for_step(3)
+    command.process.send_signal(signal.SIGTERM)
+    command.process.send_signal(signal.SIGTERM)
+    said = command.end()
+    step = command.saved()
+    assert said == f"course: terminated at step {step} of 100000; --resume continues from checkpoint-{step}\n"
+    assert (command.process.returncode, command.left()) == (143, [])
 
 
 def goes_on(command: Command, step: int) -> None:
@@ -133,9 +161,9 @@ def goes_on(command: Command, step: int) -> None:
     assert said[0].startswith("batch.global_size: 4") and said[1].startswith(
         f"checkpoint-{step}: number of ranks 2 → 1"
     )
-    train = [entry for entry in resumed.log if entry["kind"] == "train"]
-    assert train[:step] == [entry for entry in before if entry["kind"] == "train"]
-    assert [entry["step"] for entry in train[step:]] == [step + 1, step + 2]
+    trained = [entry for entry in resumed.log if entry["kind"] == "train"]
+    assert trained[:step] == [entry for entry in before if entry["kind"] == "train"]
+    assert [entry["step"] for entry in trained[step:]] == [step + 1, step + 2]
     assert checkpoint.ranks_of(checkpoint.to_export(command.run)) == 1
 
 

@@ -1,17 +1,30 @@
-"""Muon against the loop that it was tried in (a prototype of one page, written anew here), and against a decomposition."""
+"""Muon against the loop that it was tried in (prototype.py), and against a singular-value decomposition."""
 
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
 from course_lib.pretrain.config import PretrainConfig
+from course_lib.pretrain.gpt2 import Gpt2
+from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.settings.config import build
-from course_lib.training import muon
+from course_lib.subword.folder import Preparation, save
+from course_lib.training import checkpoint, muon
+from course_lib.training.loop import Trained, train
 from course_lib.training.lr_schedule import learning_rate
-from course_lib.training.settings import MuonConfig
+from course_lib.training.settings import BatchConfig, EngineConfig, LaunchConfig, MuonConfig
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch.nn import functional
+
+from tests.training import prototype
 
 STEPS, WIDTH, HEADS, VOCABULARY, LENGTH, BATCH = 20, 48, 3, 97, 32, 8
 LR, MUON_LR, MUON_DECAY, CLIP = 3e-3, 0.02, 0.1, 1.0
@@ -43,69 +56,6 @@ def samples() -> list[torch.Tensor]:
     return list((start + 7 * torch.arange(LENGTH + 1) + noise) % VOCABULARY)
 
 
-def prototype_losses(model: Any, batches: list[torch.Tensor]) -> list[float]:
-    """The prototype's loop in fp32, with a rate that follows the steps and all gradients clipped together."""
-    named = dict(model.named_parameters())
-    by_shape: dict[tuple[int, ...], list[Any]] = {}
-    rest = []
-    for name, weight in named.items():
-        if weight.ndim == 2 and ".h." in name:
-            by_shape.setdefault(tuple(weight.shape), []).append(weight)
-        else:
-            rest.append(weight)
-    momenta = {shape: torch.zeros(len(weights), *shape) for shape, weights in by_shape.items()}
-    adamw = torch.optim.AdamW(rest, lr=LR, betas=(0.9, 0.95), weight_decay=0.0)
-
-    def forward(ids):
-        t = model.transformer
-        rows, length = ids.shape
-        h = t.wte(ids) + t.wpe.weight[:length]
-        for block in t.h:
-            q, k, v = block.attn.c_attn(block.ln_1(h)).split(WIDTH, 2)
-            q, k, v = (z.view(rows, length, HEADS, -1).transpose(1, 2) for z in (q, k, v))
-            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            h = h + block.attn.c_proj(mixed.transpose(1, 2).reshape(rows, length, WIDTH))
-            h = h + block.mlp.c_proj(functional.gelu(block.mlp.c_fc(block.ln_2(h)), approximate="tanh"))
-        return functional.linear(t.ln_f(h), t.wte.weight)
-
-    def newton_schulz(x):
-        x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
-        tall = x.size(1) > x.size(2)
-        x = x.mT if tall else x
-        for _ in range(5):
-            a = x @ x.mT
-            b = -4.7750 * a + 2.0315 * a @ a
-            x = 3.4445 * x + b @ x
-        return x.mT if tall else x
-
-    losses = []
-    for step, batch in enumerate(batches, 1):
-        factor = min(1, step / STEPS / 0.1) * min(1, (1 - step / STEPS) / 0.75)
-        loss = functional.cross_entropy(forward(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(named.values(), CLIP)
-        for shape, weights in by_shape.items():
-            gradients = torch.stack([weight.grad for weight in weights])
-            momenta[shape].mul_(0.95).add_(gradients)
-            update = gradients.add(momenta[shape], alpha=0.95)
-            if shape[1] == 3 * shape[0]:
-                update = newton_schulz(torch.cat(update.split(shape[0], 2), 0))
-                update = torch.cat(update.split(len(weights), 0), 2)
-                scale = MUON_LR * factor
-            else:
-                update = newton_schulz(update)
-                scale = MUON_LR * factor * max(1, shape[1] / shape[0]) ** 0.5
-            for weight, change in zip(weights, update, strict=True):
-                weight.data.mul_(1 - MUON_LR * factor * MUON_DECAY).add_(change, alpha=-scale)
-                weight.grad = None
-        for group in adamw.param_groups:
-            group["lr"] = LR * factor
-        adamw.step()
-        adamw.zero_grad(set_to_none=True)
-        losses.append(loss.item())
-    return losses
-
-
 def losses_of_muon(settings: PretrainConfig, model: Any, batches: list[torch.Tensor]) -> list[float]:
     wanted = settings.optimizer
     optimizer = muon.muon(model, wanted, torch.float32)
@@ -123,16 +73,108 @@ def losses_of_muon(settings: PretrainConfig, model: Any, batches: list[torch.Ten
     return losses
 
 
-def test_the_losses_are_those_of_the_prototype(settings):
+def test_the_optimizer_makes_the_losses_of_the_prototype(settings):
     models = []
     for _ in range(2):
         torch.manual_seed(0)
         models.append(build_model(settings.model))
     batches = samples()
-    expected, found = prototype_losses(models[0], batches), losses_of_muon(settings, models[1], batches)
+    expected = [loss.item() for loss in prototype.train(models[0], batches, STEPS, settings)]
+    found = losses_of_muon(settings, models[1], batches)
     assert found[0] == pytest.approx(expected[0], abs=1e-6)
     assert found == pytest.approx(expected, rel=1e-4)
     assert found[-1] < 0.9 * found[0]
+
+
+def test_the_loop_makes_the_losses_of_the_prototype(tmp_path, settings):
+    """From the same weights and samples, read from files: `train` against the prototype."""
+    run = run_in(tmp_path, settings, max_steps=STEPS)
+    settings = run.settings
+    torch.manual_seed(settings.engine.seed)
+    model = run.model()
+    read = run.data(STEPS * BATCH).train
+    rows = [torch.from_numpy(read[at]) for at in range(STEPS * BATCH)]
+    batches = [torch.stack(rows[at : at + BATCH]) for at in range(0, STEPS * BATCH, BATCH)]
+    expected = [loss.item() for loss in prototype.train(model, batches, STEPS, settings)]
+
+    found = losses(train(run, on_message=lambda _: None))
+    assert found[0] == pytest.approx(expected[0], abs=1e-6)
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert found[-1] < 0.95 * found[0]
+
+
+def test_a_resumed_run_goes_on_with_its_momentum(tmp_path, settings):
+    run = run_in(tmp_path, settings, max_steps=STEPS, save_steps=STEPS // 2)
+    unbroken = losses(train(run, on_message=lambda _: None))
+    shutil.rmtree(checkpoint.at(run.settings.engine.output_dir, STEPS))
+    assert losses(train(run, resume=True, on_message=lambda _: None)) == unbroken
+
+
+def test_a_run_of_a_given_time_keeps_its_time_over_a_kill(tmp_path, settings):
+    """Its rate falls with the time, so it goes on where it was; after an epoch of 20 documents comes another."""
+    rate = replace(settings.optimizer.lr, decay="linear", warmup_rate=0.0)
+    settings = replace(settings, optimizer=replace(settings.optimizer, lr=rate))
+    run = run_in(tmp_path, settings, documents=20, max_seconds=2.0, save_steps=10, keep_checkpoints=None)
+    first = train(run, on_message=lambda _: None)
+    assert first
+    rates = {entry["step"]: entry["learning_rate"] for entry in first.log if entry["kind"] == "train"}
+    assert list(rates.values()) == sorted(rates.values(), reverse=True) and rates[first.steps] == 0
+    assert first.log[-1]["epoch"] > 1
+    begun = 10 * (first.steps // 20)
+    for saved in checkpoint.newer_than(first.folder, begun):
+        shutil.rmtree(saved)
+    second = train(run, resume=True, on_message=lambda _: None)
+    assert second
+    again = {entry["step"]: entry["learning_rate"] for entry in second.log if entry["kind"] == "train"}
+    assert again[begun] == rates[begun] > again[begun + 1] > 0.5 * rates[begun] and again[second.steps] == 0
+
+
+def test_the_clock_starts_when_the_compiler_is_done(tmp_path, monkeypatch, settings):
+    def compiled(loss, **_):
+        calls = []
+
+        def slow_at_first(*arguments):
+            if not calls:
+                time.sleep(1.5)
+            calls.append(1)
+            return loss(*arguments)
+
+        return slow_at_first
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    trained = train(run_in(tmp_path, settings, max_seconds=1.0, compile=True), on_message=lambda _: None)
+    assert trained and trained.steps > 5
+
+
+def run_in(folder: Path, settings: PretrainConfig, documents: int = 120, **engine: Any) -> Gpt2:
+    """A run on one rank in a folder, whose tokens and tokenizer it makes."""
+    token_files(folder, documents)
+    return Gpt2(
+        replace(
+            settings,
+            data=replace(settings.data, input=(folder / "tokens",), tokenizer=folder / "tokenizer", split="1,0,0"),
+            batch=BatchConfig(local_size=BATCH, micro_size=BATCH),
+            engine=EngineConfig(output_dir=folder / "run", logging_freq=1, tracking=(), eval_freq=0, **engine),
+            launch=LaunchConfig(ranks=1, device="cpu"),
+        )
+    )
+
+
+def losses(trained: Trained | None) -> list[float]:
+    assert trained
+    return [entry["loss"] for entry in trained.log if entry["kind"] == "train"]
+
+
+def token_files(folder: Path, documents: int) -> None:
+    """Tokens that can be learned in part, and a tokenizer folder of the same size."""
+    words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{i}": i for i in range(3, VOCABULARY)}
+    (folder / "tokenizer").mkdir()
+    save(Tokenizer(WordLevel(words, "<unk>")), Preparation(False, False), folder / "tokenizer")
+    random = np.random.default_rng(0)
+    number = 100 * documents
+    ids = (3 + (np.arange(number) * 7 + random.integers(0, 3, number)) % (VOCABULARY - 3)).astype("<u2")
+    with IndexedWriter(folder / "tokens", dtype_for(VOCABULARY)) as writer:
+        writer.append(ids, np.full(documents, 100))
 
 
 @pytest.mark.parametrize("shape", [(1, 12, 40), (3, 40, 12), (2, 20, 20)])

@@ -15,6 +15,7 @@ from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
 from course_lib.training import checkpoint, log, reshard
+from course_lib.training.run import Run
 from hypothesis import given
 from hypothesis import strategies as st
 

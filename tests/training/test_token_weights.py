@@ -15,6 +15,7 @@ from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain.gpt2 import MASKED, Gpt2
 from course_lib.pretrain.indexed import IndexedWriter, dtype_for
 from course_lib.training import launch, log, nodes, quick
+from course_lib.training.run import Run
 from course_lib.training.settings import OptimizerConfig, RateConfig
 from course_lib.training.trainer import micro_batches_of_rank
 
