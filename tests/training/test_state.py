@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,7 +105,7 @@ def test_what_deepspeed_saves_itself_is_the_same_state(saved: Path, name: str) -
     assert next(losses) == next(losses)
 
 
-ALONE = Rank(number=0, ranks=1, local=0, device=torch.device("cpu"))
+ALONE = Rank(number=0, ranks=1, local=0, nodes=1, device=torch.device("cpu"))
 
 
 def engine(*overrides: str, frozen: bool = False) -> Any:
@@ -149,7 +150,7 @@ def digest(tensor: torch.Tensor) -> str:
 
 
 def state_of(engine: Any) -> dict[str, torch.Tensor]:
-    found = {}
+    found: dict[str, torch.Tensor] = {}
     for name, parameter in engine.model.named_parameters():
         moments = {kind: value for kind, value in engine.optimizer.state[parameter].items() if kind != "step"}
         found |= {key(name, kind): value for kind, value in ({WEIGHT: parameter} | moments).items()}
@@ -229,7 +230,7 @@ def test_a_rank_that_is_new_draws_other_numbers(tmp_path: Path) -> None:
     state.save(made, tmp_path, ALONE, {})
     draws = []
     for number in range(3):
-        state._restore_generators(tmp_path, Rank(number, 3, number, torch.device("cpu")), ranks=1)
+        state._restore_generators(tmp_path, replace(ALONE, number=number, ranks=3), ranks=1)
         draws.append((random.random(), np.random.random(), torch.rand(()).item()))
     state.load(made, tmp_path, ALONE)
     assert draws[0] == (random.random(), np.random.random(), torch.rand(()).item())
