@@ -121,28 +121,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", type=int, nargs=5, metavar=("WIDTH", "LAYERS", "HEADS", "POSITIONS", "BATCH"))
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="bf16")
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, help="8 on CPU, 100 on a card")
+    parser.add_argument("--rounds", type=int, help="3 on CPU, 2 on a card")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
 
     import torch
 
-    shape = tuple(chosen.shape or (GPU_SHAPE if torch.cuda.is_available() else CPU_SHAPE))
+    on_card = torch.cuda.is_available()
+    shape = tuple(chosen.shape or (GPU_SHAPE if on_card else CPU_SHAPE))
+    steps, rounds = chosen.steps or (100 if on_card else 8), chosen.rounds or (2 if on_card else 3)
     if chosen.side:
         torch.set_num_threads(chosen.threads)
         with TemporaryDirectory() as name:
             folder = Path(name)
-            prepare(folder, 3 * chosen.steps * shape[4] * shape[3])
-            settings = settings_of(shape, chosen.dtype, chosen.steps, chosen.threads, folder)
+            prepare(folder, 3 * steps * shape[4] * shape[3])
+            settings = settings_of(shape, chosen.dtype, steps, chosen.threads, folder)
             print(json.dumps({"tokens_per_second": SIDES[chosen.side](settings)}))
         return
     speeds: dict[str, list[float]] = {side: [] for side in SIDES}
-    for _ in range(chosen.rounds):
+    for _ in range(rounds):
         for side, found in speeds.items():
             command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, "--dtype", chosen.dtype]
-            command += ["--steps", str(chosen.steps), "--threads", str(chosen.threads), "--shape", *map(str, shape)]
+            command += ["--steps", str(steps), "--threads", str(chosen.threads), "--shape", *map(str, shape)]
             environment = os.environ | {"OMP_NUM_THREADS": str(chosen.threads)}
             said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
             found.append(json.loads(said.splitlines()[-1])["tokens_per_second"])
