@@ -126,12 +126,8 @@ class Gpt2(Run):
     @override
     def loss(self, model: Any, batch: Any) -> Any:
         """Return the mean cross-entropy [nats per token] for {"tokens": ids [B, S + 1]}, MASKED where there is none."""
-        from torch.nn.functional import cross_entropy
-
-        logits = model(**self.inputs(batch)).logits.float()
-        labels = self.labels(batch)
-        total = cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=MASKED, reduction="sum")
-        return total / self.targets(batch).clamp(min=1)
+        logits = model(**self.inputs(batch)).logits
+        return total_loss(logits, self.labels(batch)) / self.targets(batch).clamp(min=1)
 
     @override
     def targets(self, batch: Any) -> Any:
@@ -167,6 +163,13 @@ class Gpt2(Run):
 
         folder, without = self.settings.engine.output_dir, self.not_exported
         return export(folder, target, dtype, license, step, self.settings_class, without)
+
+
+def total_loss(logits: Any, labels: Any) -> Any:
+    """Return the sum of the cross-entropies [nats] of logits [B, S, vocabulary] for labels [B, S], without MASKED."""
+    from torch.nn.functional import cross_entropy
+
+    return cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=MASKED, reduction="sum")
 
 
 def collate(samples: list[np.ndarray[Any, Any]], longest: int | None = None) -> dict[str, Any]:
