@@ -4,8 +4,11 @@ The learner's functions are compared with the library's cache (prefix_cache.py) 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from course_lib.exercises import Chapter, Exercise, Expression
@@ -24,7 +27,7 @@ def _behind(model: Any, rows: Any, ids: Any, first: int) -> Any:
 
     from course_lib.generation.prefix_cache import Shape, past
 
-    places = torch.arange(first, first + ids.shape[1])[None]
+    places = torch.arange(first, first + ids.shape[1], device=ids.device)[None]
     cached, _ = past([rows] * len(ids), Shape.of(model.config), rows.dtype, rows.device)
     return model(ids, past_key_values=cached, position_ids=places).logits
 
@@ -147,20 +150,49 @@ def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) ->
 @cache
 def _shares(length: int) -> list[float]:
     """Train as the notebook's cell does; return for each held-out pair the share of the seeds with a right answer."""
+    from course_lib.models import frozen_base
     from course_lib.prefix import products
-    from course_lib.prefix.measure import right
     from course_lib.prefix.run import PrefixRun
-    from course_lib.prefix.single_process_trainer import train
 
     answers, rate = [], products.quick().rates["embedding"][0]
     for seed in SEEDS:
-        run = f"engine.max_steps={STEPS}", f"model.length={length}", f"engine.seed={seed}", f"optimizer.lr.max={rate}"
-        settings = products.run_settings("plain", "engine.num_train_epochs=null", *run)
-        model, task = train(settings).model, PrefixRun(settings)
-        assert model
-        pairs = [example(pair.prompt, pair.target, task.codec.tokenizer.eos_token_id) for pair in task.texts.held_out]
-        answers.append(right(model, pairs, model.base.device))
+        chosen = (
+            f"engine.max_steps={STEPS}",
+            f"model.length={length}",
+            f"engine.seed={seed}",
+            f"optimizer.lr.max={rate}",
+        )
+        run = PrefixRun(products.run_settings("plain", "engine.num_train_epochs=null", *chosen))
+        end = run.codec.tokenizer.eos_token_id
+        pairs = [example(pair.prompt, pair.target, end) for pair in run.texts.held_out]
+        answers.append(_right(frozen_base.load(run.base), _trained_rows(run), pairs))
     return [mean(of_pair) for of_pair in zip(*answers, strict=True)]
+
+
+def _trained_rows(run: Any) -> Any:
+    """Train a run of a prefix in a temporary folder, and return the rows [P, width]."""
+    from course_lib.prefix.config import FILE
+    from course_lib.prefix.files import read
+    from course_lib.training.loop import train
+
+    settings = run.settings
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        engine = replace(settings.engine, output_dir=folder / "run", eval_freq=0, tracking=())
+        run = type(run)(replace(settings, engine=engine, launch=replace(settings.launch, ranks=1)))
+        train(run, on_message=lambda _: None)
+        run.export(folder / FILE)
+        return read(folder / FILE).values
+
+
+def _right(model: Any, rows: Any, pairs: Sequence[Any]) -> list[bool]:
+    """Return for each pair whether the frozen model answers it exactly behind a prefix with these rows."""
+    from course_lib.checkpoints.compute import device
+    from course_lib.prefix.measure import right
+
+    on = device("auto")
+    model, rows = model.to(on), rows.to(on, model.dtype)
+    return right(lambda ids: _behind(model, rows, ids, len(rows)), pairs, on)
 
 
 def _check_length(answer: Any) -> str | None:
@@ -193,15 +225,13 @@ def _polite(rows: Sequence[Sequence[float]]) -> float:
 
     from course_lib.models import frozen_base
     from course_lib.prefix import data, products
-    from course_lib.prefix.measure import right
     from course_lib.pretrain import text_codec
 
     base = products.base().path() / products.MODEL
     codec, model = text_codec.load(base), frozen_base.load(base)
     held_out = data.load(products.task_settings()["plain"].data, codec).held_out
     swapped = [example(pair.target, pair.prompt, codec.tokenizer.eos_token_id) for pair in held_out]
-    values = torch.tensor(rows, dtype=model.dtype)
-    answers = right(lambda ids: _behind(model, values, ids, len(values)), swapped)
+    answers = _right(model, torch.tensor(rows), swapped)
     return sum(answers) / len(answers)
 
 

@@ -38,4 +38,4 @@ def fit(
             encoder.prefix_wte.weight.copy_(target)
         return []
     optimizer = OptimizerConfig(weight_decay=weight_decay, grad_clip=0, lr=RateConfig(max=lr, min=lr, warmup_rate=0))
-    return quick.train(encoder, lambda _: functional.mse_loss(encoder(), target), repeat([None]), optimizer, steps)
+    return quick.train(encoder, lambda _: functional.mse_loss(encoder(), target), repeat(None), optimizer, steps)

@@ -98,6 +98,8 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         seconds_before = 0.0
         if start:
             seconds_before = state.load(engine, checkpoint.at(folder, start), rank).get("seconds", 0.0)
+        if not steps and chosen.max_seconds and seconds_before >= chosen.max_seconds:
+            return Trained(folder, start, log.read(folder), rank.reports)
         frozen = digests(model)
         engine.train(True)
 

@@ -1,6 +1,9 @@
-"""The training loop of trainer.py by itself: in this process, on one device, without DeepSpeed and checkpoints."""
+"""A training loop for a bare function: no run folder, log or checkpoints. Runs are trained by loop.py.
 
-from collections.abc import Callable, Iterable, Sequence
+It trains what is no run: the small models that judge tokenizers, and the warm start of a prefix.
+"""
+
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -14,28 +17,20 @@ from course_lib.training.settings import OptimizerConfig
 def train(
     model: nn.Module,
     loss: Callable[[Any], Tensor],
-    batches: Iterable[Sequence[Any]],
+    batches: Iterable[Any],
     settings: OptimizerConfig,
     steps: int,
-    targets: Callable[[Any], int] = lambda _: 1,
 ) -> list[float]:
-    """Train with AdamW and return each step's loss; `loss` is that of a micro-batch, `batches` has those of a step.
-
-    A step's loss is the mean over the targets of its micro-batches. `targets` returns the number of a micro-batch,
-    whose mean `loss` is; by default, all micro-batches have the same number.
-    """
+    """Train with AdamW, one batch a step, and return each step's loss; `loss` is that of a batch."""
     betas = settings.beta1, settings.beta2
     optimizer = torch.optim.AdamW(parameter_groups(model, settings.weight_decay), betas=betas, eps=settings.epsilon)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     losses = []
     model.train()
-    for step, micro_batches in zip(range(1, steps + 1), batches, strict=False):
-        losses.append(0.0)
-        total = sum(map(targets, micro_batches))
-        for micro_batch in micro_batches:
-            part = loss(micro_batch) * (targets(micro_batch) / total)
-            part.backward()  # type: ignore[no-untyped-call]
-            losses[-1] += part.item()
+    for step, batch in zip(range(1, steps + 1), batches, strict=False):
+        step_loss = loss(batch)
+        step_loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(step_loss.item())
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(settings.lr, step, steps)
         nn.utils.clip_grad_norm_(trained, settings.grad_clip or float("inf"))

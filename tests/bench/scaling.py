@@ -45,7 +45,7 @@ def train(task: Gpt2, steps: int) -> tuple[Any, int]:
     torch.manual_seed(task.settings.engine.seed)
     model, samples = task.model(), task.data(steps * SAMPLES).train
     rows = [samples[index] for index in range(steps * SAMPLES)]
-    batches = ([collate(rows[at : at + SAMPLES])] for at in range(0, len(rows), SAMPLES))
+    batches = (collate(rows[at : at + SAMPLES]) for at in range(0, len(rows), SAMPLES))
     quick.train(model, lambda batch: task.loss(model, batch), batches, task.settings.optimizer, steps)
     return model.eval(), sum(map(len, rows)) - len(rows)
 

@@ -9,7 +9,6 @@ from course_lib.checkpoints.training_state import read_weights
 from course_lib.cli import main
 from course_lib.errors import CourseError, UsageError
 from course_lib.models import frozen_base
-from course_lib.prefix import single_process_trainer
 from course_lib.prefix.config import FILE, PrefixConfig
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.export import export
@@ -24,6 +23,7 @@ from course_lib.training.loop import train
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.prefix import bases
+from tests.training import by_hand
 from tests.training.ranks import kill_in_step
 
 STEPS = 8
@@ -71,11 +71,12 @@ def losses(run, kind="train"):
     return [entry["loss"] for entry in run.log if entry["kind"] == kind]
 
 
-def same_as_loop(run, given, tolerance=1e-5):
-    alone = single_process_trainer.train(given)
-    assert losses(run) == pytest.approx(alone.losses, abs=tolerance)
-    assert losses(run, "eval")[-1] == pytest.approx(alone.held_out, abs=tolerance)
-    return alone.model
+def same_as_by_hand(run, given, tolerance=1e-5):
+    kind = PrefixRun(given)
+    alone, model = by_hand.train(kind, STEPS)
+    assert losses(run) == pytest.approx(alone, abs=tolerance)
+    assert losses(run, "eval")[-1] == pytest.approx(by_hand.held_out(kind, model, 40), abs=tolerance)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def exported_prefix(run: Path) -> torch.Tensor:
 @pytest.mark.rehearse  # chapter 6 compares its own loop with DeepSpeed
 def test_it_is_the_training_of_plain_pytorch(place, whole):
     run, before = whole
-    model = same_as_loop(run, settings(place, run.folder))
+    model = same_as_by_hand(run, settings(place, run.folder))
     exported = export(run.folder, run.folder / FILE)
     prefix = read(run.folder / FILE)
     torch.testing.assert_close(prefix.values, encoder(model).deployed(), atol=1e-5, rtol=0)
@@ -148,7 +149,7 @@ def test_sharded_in_bf16_without_mlp(place, tmp_path):
 def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
     given = settings(place, tmp_path / "run", "model.method=full", "zero.stage=1", "optimizer.weight_decay=0.1")
     run = train(PrefixRun(given))
-    model = same_as_loop(run, given, 1e-4)
+    model = same_as_by_hand(run, given, 1e-4)
     with pytest.raises(SystemExit):
         main(["export", str(run.folder), "-o", str(tmp_path / "model")])
     assert f"step {STEPS}, held out loss" in capsys.readouterr().out

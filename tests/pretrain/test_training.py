@@ -32,6 +32,8 @@ from tests.training.ranks import kill_in_step
 from tests.waiting import LIMIT, until
 
 VOCABULARY, LENGTH, STEPS = 300, 32, 20
+# The id of </s>.
+END = 2
 
 
 def inputs(folder: Path) -> Path:
@@ -46,6 +48,17 @@ def inputs(folder: Path) -> Path:
     ids = (3 + (np.arange(30_000) * 7 + random.integers(0, 3, 30_000)) % (VOCABULARY - 3)).astype("<u2")
     with IndexedWriter(folder / "tokens", dtype_for(VOCABULARY)) as writer:
         writer.append(ids, np.full(300, 100))
+    return folder
+
+
+def uneven_inputs(folder: Path) -> Path:
+    """Token files of documents with 2 to 90 tokens, so that some are longer than a sample, and their tokenizer."""
+    inputs(folder)
+    rng = np.random.default_rng(1)
+    with IndexedWriter(folder / "uneven", dtype_for(VOCABULARY)) as writer:
+        for size in rng.integers(2, 90, 60).tolist():
+            ids = np.append(rng.integers(3, 40, size - 1), END)
+            writer.append(ids.astype("<u2"), np.array([size]))
     return folder
 
 
