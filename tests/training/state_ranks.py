@@ -34,7 +34,12 @@ EVERY = ("zero.stage3_param_persistence_threshold=0",)
 OPTIMIZER, PARAMETERS = ("zero.offload_optimizer=true",), ("zero.offload_param=true",)
 BF16 = ("precision.dtype=bf16",)
 # The first steps overflow.
-FP16 = ("precision.dtype=fp16", "precision.initial_scale_power=18", "precision.hysteresis=1", "precision.loss_scale_window=2")
+FP16 = (
+    "precision.dtype=fp16",
+    "precision.initial_scale_power=18",
+    "precision.hysteresis=1",
+    "precision.loss_scale_window=2",
+)
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def test_a_run_of_a_given_time_keeps_its_time_over_a_kill(tmp_path, settings):
 
 def test_the_clock_starts_when_the_compiler_is_done(tmp_path, monkeypatch, settings):
     def compiled(loss, **_):
-        calls = []
+        calls: list[Any] = []
 
         def slow_at_first(*arguments):
             if not calls:

@@ -222,7 +222,12 @@ def test_a_save_of_the_same_step_leaves_no_file_of_a_killed_one(tmp_path: Path) 
     for name in ("state-00003.safetensors", "rng-3.pt", "state.json", "note.txt"):
         (tmp_path / name).write_text("killed")
     state.save(made, tmp_path, ALONE, {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["note.txt", "rng-0.pt", "state-00000.safetensors", "state.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "note.txt",
+        "rng-0.pt",
+        "state-00000.safetensors",
+        "state.json",
+    ]
 
 
 def test_a_rank_that_is_new_draws_other_numbers(tmp_path: Path) -> None:
@@ -346,7 +351,9 @@ def test_flat_groups_of_earlier_versions_are_cut_by_parameter(sizes: list[int], 
             assert torch.equal(found[f"p{each}/exp_avg_sq"].contiguous(), parameter * parameter)
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(state_files.DTYPES)), st.lists(st.integers(0, 4), max_size=3)), max_size=6))
+@given(
+    st.lists(st.tuples(st.sampled_from(list(state_files.DTYPES)), st.lists(st.integers(0, 4), max_size=3)), max_size=6)
+)
 def test_the_writer_writes_what_safetensors_reads(planned: list[tuple[torch.dtype, list[int]]]) -> None:
     folder = Path(os.environ["COURSE_WORKSPACE"])
     plan = {f"t{each}/é": spec for each, spec in enumerate(sorted(planned, key=lambda spec: -spec[0].itemsize))}
@@ -356,7 +363,9 @@ def test_the_writer_writes_what_safetensors_reads(planned: list[tuple[torch.dtyp
             writer.write(tensor)
     found = load_file(folder / "t.safetensors")
     assert found.keys() == tensors.keys()
-    assert all(torch.equal(found[name], tensor) and found[name].dtype == tensor.dtype for name, tensor in tensors.items())
+    assert all(
+        torch.equal(found[name], tensor) and found[name].dtype == tensor.dtype for name, tensor in tensors.items()
+    )
 
 
 def test_ranks_write_about_as_much(tmp_path: Path) -> None:
