@@ -28,7 +28,7 @@ from course_lib.training.interruptions import listening
 from course_lib.training.lr_schedule import learning_rate, learning_rate_at_time
 from course_lib.training.process_state import as_before, seed_all, use_threads
 from course_lib.training.ranks import Rank, joined, started_as_rank
-from course_lib.training.run import Run, RunData
+from course_lib.training.run import Run
 from course_lib.training.settings import ResolvedBatch, RunConfig
 from course_lib.training.trackers import Trackers
 
@@ -130,8 +130,6 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
         # 4. Steps. The sum of the losses stays on the device: only a line of the log waits for it.
         losses, last_line = torch.zeros((), device=rank.device), start
-        if engine.compiles_loss:
-            _compile(run, engine, loss_of, data, batch, rank)
         meter.restart(start)
         for step in count(start + 1):
             # A step's loss is the mean over the targets of all micro-batches of all ranks.
@@ -231,23 +229,6 @@ def _micro_batches(
     )
     for micro_batch in loader:
         yield {name: tensor.to(rank.device, non_blocking=True) for name, tensor in micro_batch.items()}
-
-
-def _compile(
-    run: Run,
-    engine: engines.Engine,
-    loss_of: Callable[[Any, Any], Any],
-    data: RunData,
-    batch: ResolvedBatch,
-    rank: Rank,
-) -> None:
-    """Compile forward and backward pass, which takes half a minute, on a micro-batch that changes nothing."""
-    with torch.random.fork_rng():
-        for micro_batch in _micro_batches(run, data.train, data.collate, [range(batch.micro)], rank):
-            with engine.precision():
-                loss = loss_of(engine.module, micro_batch)
-            loss.backward()
-    engine.model.zero_grad()
 
 
 @torch.no_grad()
