@@ -39,7 +39,6 @@ REHEARSE = (
     "tests/test_slides.py",
     "tests/test_wheelhouse.py",
     "tests/training/test_fp16.py",
-    "tests/training/test_nodes.py",
     "tests/training/test_slurm.py",
 )
 

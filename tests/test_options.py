@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from course_lib import cli
-from course_lib.command_line import from_options, runs, verbs
+from course_lib.command_line import from_options, runs, train, verbs
 from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config, profiles
@@ -73,14 +73,14 @@ def test_a_file_comes_before_a_profile_of_its_name_and_a_folder_does_not() -> No
 
 def test_a_run_is_the_profiles_own_unless_a_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     for file_of, file in (
-        (runs.pretrain_file, "gpt2-xl"),
-        (runs.gptsan_file, "gptsan-2.8b-extra14-classes"),
-        (runs.prefix_file, "prefix-neox-3.6b-plain"),
+        (train.pretrain_file, "gpt2-xl"),
+        (train.gptsan_file, "gptsan-2.8b-extra14-classes"),
+        (train.prefix_file, "prefix-neox-3.6b-plain"),
     ):
         assert file_of(Path("xl")) == Path(f"{file}.yaml")
         assert f"{file}.yaml, the run of profile xl" in capsys.readouterr().err
-    assert runs.pretrain_file(None) == Path("gpt2-tiny.yaml")
-    assert runs.pretrain_file(Path("gpt2-345m.yaml")) == Path("gpt2-345m.yaml")
+    assert train.pretrain_file(None) == Path("gpt2-tiny.yaml")
+    assert train.pretrain_file(Path("gpt2-345m.yaml")) == Path("gpt2-345m.yaml")
 
 
 def test_a_run_is_of_the_kind_that_its_file_names() -> None:
@@ -89,13 +89,13 @@ def test_a_run_is_of_the_kind_that_its_file_names() -> None:
             continue
         lines = [line for line in path.read_text(encoding="utf8").splitlines() if not line.startswith("#")]
         settings = runs.load(path)
-        assert lines[0] == f"kind: {settings.kind}" and isinstance(settings, runs.KINDS[settings.kind])
+        assert lines[0] == f"kind: {settings.kind}" and isinstance(settings, runs.KINDS[settings.kind].settings)
 
 
 @pytest.mark.parametrize("kind", runs.KINDS)
 def test_a_file_without_a_kind_is_of_the_first_kind_that_accepts_it(kind: str) -> None:
     """As the config.yaml of a run that an earlier version began; what it learns is the same."""
-    cls = runs.KINDS[kind]
+    cls = runs.KINDS[kind].settings
     changes = {"gptsan": ["spout.mode=uniform"], "prefix": ["task_name=smile"]}
     written = config.build(cls, {}, changes.get(kind, []))
     lines = config.to_yaml(written).splitlines(keepends=True)

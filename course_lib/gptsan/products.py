@@ -99,18 +99,24 @@ def _base(folder: Path, inputs: list[Path], settings: GptsanConfig | dict[str, A
     if isinstance(settings, dict):
         return fetch.fetch(settings["checkpoint"], folder / MODEL)
     from course_lib.training import run_product
+    from course_lib.training.loop import silent, train
 
-    return _counts(*run_product.fill(folder, base_run(inputs, settings), f"{RUNS}/{BASE.run_name()}", MODEL))
+    run = run_product.kept(base_run(inputs, settings), f"{RUNS}/{BASE.run_name()}")
+    trained = train(run, resume=True, on_message=silent)
+    return run_product.counts(trained, folder) | _tensors(run.export(folder / MODEL))
 
 
 def _tuned(folder: Path, inputs: list[Path], settings: GptsanConfig) -> dict[str, Any]:
     from course_lib.training import run_product
+    from course_lib.training.loop import silent, train
 
-    return _counts(*run_product.fill(folder, tuned_run(inputs, settings), f"{RUNS}/{TUNED.run_name()}", MODEL))
+    run = run_product.kept(tuned_run(inputs, settings), f"{RUNS}/{TUNED.run_name()}")
+    trained = train(run, resume=True, on_message=silent)
+    return run_product.counts(trained, folder) | _tensors(run.export(folder / MODEL))
 
 
-def _counts(counts: dict[str, Any], report: dict[str, int]) -> dict[str, Any]:
-    return counts | {"trained tensors": report["trained"], "frozen tensors": report["frozen"]}
+def _tensors(report: dict[str, int]) -> dict[str, int]:
+    return {"trained tensors": report["trained"], "frozen tensors": report["frozen"]}
 
 
 def base_run(inputs: list[Path], settings: GptsanConfig) -> "Gptsan":

@@ -62,10 +62,12 @@ def prefix_run(inputs: list[Path], settings: PrefixConfig) -> "PrefixRun":
 
 def _task(folder: Path, inputs: list[Path], settings: PrefixConfig) -> dict[str, Any]:
     from course_lib.training import run_product
+    from course_lib.training.loop import silent, train
 
-    name = f"{RUNS}/{task(settings.task_name).run_name()}"
-    counts, _ = run_product.fill(folder, prefix_run(inputs, settings), name, FILE)
-    return counts
+    run = run_product.kept(prefix_run(inputs, settings), f"{RUNS}/{task(settings.task_name).run_name()}")
+    trained = train(run, resume=True, on_message=silent)
+    run.export(folder / FILE)
+    return run_product.counts(trained, folder)
 
 
 # A published base: a copy of the one that recipe.checkpoint names.

@@ -3,6 +3,7 @@
 `from_pretrained` and `pipeline` can load the folder. megatron.py converts Megatron checkpoints.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ With `transformers` alone, let the course's codec make the ids: they begin with 
 in training, and what comes back needs nothing:
 
 ```python
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -100,12 +102,29 @@ SECTIONS = ("model", "optimizer", "precision")
 
 
 def export(
-    run: Path, target: Path, dtype: NumberFormat | None = None, license: str | None = None, step: int | None = None
+    run: Path,
+    target: Path,
+    dtype: NumberFormat | None = None,
+    license: str | None = None,
+    step: int | None = None,
+    settings_class: type[PretrainConfig] = PretrainConfig,
+    without: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Export a run's model to a folder; `step` None: the latest checkpoint, `dtype` None: that of the training."""
+    """Export the model in the folder of a run to another folder; return facts about it.
+
+    Args:
+        run: folder of a run.
+        target: folder of the model.
+        dtype: number format of the weights; None: that of the training.
+        license: license on the model card.
+        step: checkpoint to export; None: the latest one.
+        settings_class: that of the run's kind.
+        without: names of trained weights that the model does not have.
+
+    """
     found = checkpoint.to_export(run, step)
     step = checkpoint.step_of(found)
-    settings = config.load(PretrainConfig, run / CONFIG)
+    settings = config.load(settings_class, run / CONFIG)
     tokenizer = load_tokenizer(run / "tokenizer")
     shape = model_config(settings.model, tokenizer.bos_token_id, tokenizer.eos_token_id)
     _complete(shape, tokenizer.pad_token_id)
@@ -114,7 +133,7 @@ def export(
     with run_dir.export_folder(run, target) as folder:
         weights = read_weights(found)
         stored = dtype or weights.trained_as
-        model = _build(shape, weights, TORCH[stored], found)
+        model = _build(shape, weights, TORCH[stored], found, without)
         model.generation_config = _generation_defaults(shape, len(tokenizer))
         with quiet():
             model.save_pretrained(folder)
@@ -171,11 +190,14 @@ def _complete(shape: CausalConfig, padding: int | None) -> None:
         shape.activation_function = "gelu_new"
 
 
-def _build(shape: CausalConfig, weights: Weights, dtype: torch.dtype, source: Path) -> CausalModel:
+def _build(
+    shape: CausalConfig, weights: Weights, dtype: torch.dtype, source: Path, without: Collection[str] = ()
+) -> CausalModel:
     """Build the model on the CPU."""
     tensors = {
         name: weight_files.converted(source, name, tensor.contiguous(), dtype)
         for name, tensor in weights.tensors.items()
+        if name not in without
     }
     if shape.tie_word_embeddings:
         tensors.setdefault(HEAD, tensors[BY_MODEL_TYPE[shape.model_type].embedding])

@@ -4,7 +4,7 @@ import shutil
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -26,8 +26,10 @@ MASKED = NO_TOKEN  # label for positions that are excluded from the loss
 class Gpt2(Run):
     """A run that trains a GPT-2 or GPT-NeoX model to predict the next token in the token files in data.input."""
 
-    settings_class = PretrainConfig
+    settings_class: ClassVar[type[PretrainConfig]] = PretrainConfig
     verb = "pretrain"
+    # Names of trained weights that the exported model does not have.
+    not_exported: ClassVar[tuple[str, ...]] = ()
     settings: PretrainConfig
 
     @override
@@ -124,22 +126,22 @@ class Gpt2(Run):
     @override
     def loss(self, model: Any, batch: Any) -> Any:
         """Return the mean cross-entropy [nats per token] for {"tokens": ids [B, S + 1]}, MASKED where there is none."""
-        from torch.nn.functional import cross_entropy
-
-        tokens, labels = batch["tokens"], self._labels(batch)
-        # No token attends to padding on the right or to the place before a remainder, so any id will do there.
-        inputs, mask = tokens[:, :-1], None
-        if self.settings.data.packing == "best-fit":
-            mask = document_mask(inputs, self.special_ids[1])
-        logits = model(input_ids=inputs.clamp(min=0), attention_mask=mask, use_cache=False).logits.float()
-        total = cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=MASKED, reduction="sum")
-        return total / self.targets(batch).clamp(min=1)
+        logits = model(**self.inputs(batch)).logits
+        return total_loss(logits, self.labels(batch)) / self.targets(batch).clamp(min=1)
 
     @override
     def targets(self, batch: Any) -> Any:
-        return (self._labels(batch) != MASKED).sum()
+        return (self.labels(batch) != MASKED).sum()
 
-    def _labels(self, batch: Any) -> Any:
+    def inputs(self, batch: Any) -> dict[str, Any]:
+        """Return what the model is called with: input ids [B, S] and, for whole documents, their attention mask."""
+        ids, mask = batch["tokens"][:, :-1], None
+        if self.settings.data.packing == "best-fit":
+            mask = document_mask(ids, self.special_ids[1])
+        # No token attends to padding on the right or to the place before a remainder, so any id will do there.
+        return {"input_ids": ids.clamp(min=0), "attention_mask": mask, "use_cache": False}
+
+    def labels(self, batch: Any) -> Any:
         """Return the label at each position of the input [B, S]: the id of the next token, or MASKED."""
         tokens = batch["tokens"]
         # A token with no token before it is not predicted.
@@ -159,7 +161,15 @@ class Gpt2(Run):
         """Export the model to a Hugging Face folder; `dtype` None: that of the training."""
         from course_lib.pretrain.export import export
 
-        return export(self.settings.engine.output_dir, target, dtype, license, step)
+        folder, without = self.settings.engine.output_dir, self.not_exported
+        return export(folder, target, dtype, license, step, self.settings_class, without)
+
+
+def total_loss(logits: Any, labels: Any) -> Any:
+    """Return the sum of the cross-entropies [nats] of logits [B, S, vocabulary] for labels [B, S], without MASKED."""
+    from torch.nn.functional import cross_entropy
+
+    return cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=MASKED, reduction="sum")
 
 
 def collate(samples: list[np.ndarray[Any, Any]], longest: int | None = None) -> dict[str, Any]:

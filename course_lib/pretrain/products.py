@@ -62,12 +62,15 @@ def gpt2_run(inputs: list[Path], settings: PretrainConfig) -> "Gpt2":
     return Gpt2(with_products(settings, *inputs))
 
 
-def train(folder: Path, inputs: list[Path], settings: PretrainConfig) -> dict[str, Any]:
+def train_gpt2(folder: Path, inputs: list[Path], settings: PretrainConfig) -> dict[str, Any]:
     """Train a model, add model/ and the run log to a product folder, and return the product's counts."""
     from course_lib.training import run_product
+    from course_lib.training.loop import silent, train
 
-    counts, _ = run_product.fill(folder, gpt2_run(inputs, settings), f"{RUNS}/{GPT2.run_name()}", MODEL)
-    return counts
+    run = run_product.kept(gpt2_run(inputs, settings), f"{RUNS}/{GPT2.run_name()}")
+    trained = train(run, resume=True, on_message=silent)
+    run.export(folder / MODEL)
+    return run_product.counts(trained, folder)
 
 
 TOKENS = Product(
@@ -79,7 +82,7 @@ TOKENS = Product(
 )
 GPT2 = Product(
     "pretrain/gpt2",
-    build=train,
+    build=train_gpt2,
     settings=recipe_settings,
     inputs=lambda: (TOKENS, subword.tokenizer()),
     code=TRAINING,

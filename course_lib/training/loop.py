@@ -59,7 +59,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         # 1. This process, and its place among the ranks. What training changes in it is put back at the end.
         stack.enter_context(as_before(run.settings))
         rank = stack.enter_context(joined(run.settings))
-        say = on_message if rank.first else _ignore
+        say = on_message if rank.first else silent
 
         # 2. The run's folder, which the first rank alone reads and writes, except for checkpoints.
         if rank.first:
@@ -146,6 +146,9 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 engine.backward(loss)
                 losses += loss.detach()
 
+            # Compilation, in the first passes, is no part of the training time.
+            if chosen.compile and step == start + 1:
+                meter.restart(start)
             if steps:
                 rate = learning_rate(settings.optimizer.lr, step, steps)
                 is_last = step == steps
@@ -291,5 +294,5 @@ def _require_finite(loss: float, step: int, folder: Path) -> None:
         )
 
 
-def _ignore(_message: str) -> None:
-    """Print nothing."""
+def silent(_message: str) -> None:
+    """Print nothing, as `on_message`."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints.state_files import WEIGHT
+from course_lib.training.engines import DeepSpeedEngine, Engine
 
 STEP = "step"
 
@@ -40,11 +41,11 @@ class OptimizerState(Protocol):
         """Set a tensor of a parameter or buffer. `whole` has its shape, is on the CPU and may be memory-mapped."""
 
 
-def of(engine: Any) -> OptimizerState:
-    """Return access to the state of an engine of engines.py."""
-    deepspeed = getattr(engine, "engine", None)
-    if deepspeed is None:
+def of(engine: Engine) -> OptimizerState:
+    """Return access to the state of an engine."""
+    if not isinstance(engine, DeepSpeedEngine):
         return PlainState(engine.optimizer)
+    deepspeed = engine.engine
     if deepspeed.zero_optimization_stage() == 3:
         return Stage3State(deepspeed, deepspeed.optimizer.fp16_groups, deepspeed.optimizer.fp32_partitioned_groups_flat)
     zero = deepspeed.optimizer

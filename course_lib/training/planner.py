@@ -132,7 +132,10 @@ def table(settings: Any, ranks: int | None = None) -> str:
     names = (*chosen.parts, mark("total"), mark("host"))
     lines = [
         tr("{parameters}, {gpus}, {dtype}, micro batch {micro} × {length} tokens, {attention} attention", **run),
-        tr("GB (1e9 bytes) per GPU; host: host memory per GPU; >: the run with its own settings"),
+        tr(
+            "GB (1e9 bytes) per GPU; gradients: those kept between micro-batches; host: host memory per GPU; "
+            ">: the run with its own settings"
+        ),
         "  ZeRO recompute" + "".join(padded(tr(name), ">12") for name in names),
     ]
     for each in grid(settings, ranks):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from filelock import FileLock, Timeout
@@ -17,9 +17,12 @@ from course_lib.language.words import mark, tr
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
-from course_lib.training.ranks import Rank
 from course_lib.training.run import Run
 from course_lib.training.settings import ResolvedBatch
+
+if TYPE_CHECKING:
+    # It imports torch, which takes seconds.
+    from course_lib.training.ranks import Rank
 
 # the settings, DeepSpeed's form of them, and the facts about the inputs in the run's identity
 CONFIG, DEEPSPEED, DATA = "config.yaml", "deepspeed.json", "data.json"
@@ -173,7 +176,7 @@ def _require_same_tokenizer(run: Run) -> None:
         )
 
 
-def require_same_inputs(run: Run, rank: Rank) -> None:
+def require_same_inputs(run: Run, rank: "Rank") -> None:
     """Raise CourseError if a node does not see the inputs that the first node sees."""
     wanted = rank.broadcast(run.identity() if rank.first else {})
     if rank.first_of_node and not rank.first:

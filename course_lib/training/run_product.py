@@ -3,35 +3,37 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from course_lib import paths
 from course_lib.settings import config, profiles
 from course_lib.training import log
-from course_lib.training.loop import train
+from course_lib.training.loop import Trained
 from course_lib.training.run import Run
 from course_lib.training.run_dir import DEEPSPEED
 from course_lib.training.settings import RunsConfig
 
+RunKind = TypeVar("RunKind", bound=Run)
 
-def fill(folder: Path, run: Run, runs: str, name: str) -> tuple[dict[str, Any], Any]:
-    """Train a run or continue it, and export it as `name` into a product folder.
 
-    `runs` is the folder of the run in the workspace. It ends with the product's `run_name()`, so that another identity,
-    other code or other inputs give another run beside the earlier ones. Returns the counts for the product, and what
-    the export reports.
+def kept(run: RunKind, name: str) -> RunKind:
+    """Return a run in a folder of the workspace, where it is kept.
+
+    The name ends with the product's `run_name()`: another identity, other code or other inputs give another run.
     """
-    engine = replace(run.settings.engine, output_dir=runs_folder(runs))
-    run = type(run)(replace(run.settings, engine=engine))
-    trained = train(run, resume=True, on_message=lambda _: None)
-    report = run.export(folder / name)
+    engine = replace(run.settings.engine, output_dir=runs_folder(name))
+    return type(run)(replace(run.settings, engine=engine))
+
+
+def counts(trained: Trained, folder: Path) -> dict[str, Any]:
+    """Return the counts of a run for its product, and copy its log and DeepSpeed's settings into the folder."""
     for file in (log.FILE, DEEPSPEED):
         shutil.copy(trained.folder / file, folder / file)
-    counts: dict[str, Any] = {"steps": trained.steps}
+    found: dict[str, Any] = {"steps": trained.steps}
     held_out = [round(entry["loss"], 4) for entry in trained.log if entry["kind"] == "eval"]
     if held_out:
-        counts["held-out loss"] = held_out[-1]
-    return counts, report
+        found["held-out loss"] = held_out[-1]
+    return found
 
 
 def runs_folder(name: str) -> Path:

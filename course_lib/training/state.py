@@ -21,6 +21,7 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError
 from course_lib.files import naming
 from course_lib.training import optimizer_state
+from course_lib.training.engines import DeepSpeedEngine, Engine
 from course_lib.training.parameter_groups import parameter_groups
 from course_lib.training.ranks import Rank
 
@@ -44,7 +45,7 @@ class _Entry:
         return key(self.name, self.kind)
 
 
-def save(engine: Any, folder: Path, rank: Rank, facts: Mapping[str, Any], frozen: bool = True) -> None:
+def save(engine: Engine, folder: Path, rank: Rank, facts: Mapping[str, Any], frozen: bool = True) -> None:
     """Write the state of a run to a folder, in all ranks, and return when every rank has written its files.
 
     A rank writes its share of the parameters, one tensor at a time. `facts` are JSON values of the training loop, which
@@ -66,18 +67,18 @@ def save(engine: Any, folder: Path, rank: Rank, facts: Mapping[str, Any], frozen
                 file.write(value)
     path = folder / _generators_of(rank.number)
     with naming(path):
-        torch.save(generators(), path)
+        torch.save(generators(rank.device), path)
     if rank.first:
         dtype = next(name for name, each in TORCH.items() if each == engine.dtype)
         state = TrainingState(
-            {}, optimizer.updates(), dtype, rank.ranks, loss_scale(engine), _shared(model), facts=facts
+            {}, optimizer.updates(), dtype, rank.ranks, _loss_scale(engine), _shared(model), facts=facts
         )
         files = {entry.name: state_files.file_of(entry.owner) for entry in entries}
         state_files.write_facts(folder, state, files)
     rank.barrier()
 
 
-def load(engine: Any, folder: Path, rank: Rank) -> Mapping[str, Any]:
+def load(engine: Engine, folder: Path, rank: Rank) -> Mapping[str, Any]:
     """Load the state of a run from a folder into a new engine, in all ranks, and return the facts that were saved.
 
     Afterwards, the weights of the forward pass are the fp32 weights, rounded to the dtype of the training. Checkpoints
@@ -185,43 +186,41 @@ def _fitting(model: nn.Module, saved: TrainingState, folder: Path) -> list[tuple
     return found
 
 
-def loss_scale(engine: Any) -> LossScaleState | None:
+def _loss_scale(engine: Engine) -> LossScaleState | None:
     """Return the state of the loss scale of an engine, None without fp16."""
-    if engine.dtype != torch.float16:
-        return None
-    if engine.scale is not None:
-        scale = engine.scale
+    if isinstance(engine, DeepSpeedEngine) and engine.dtype == torch.float16:
+        scaler, skipped = engine.engine.optimizer.loss_scaler, engine.engine.skipped_steps
+        if not scaler.dynamic:
+            return LossScaleState(scaler.cur_scale, 0, 0, skipped)
+        good_steps = scaler.cur_iter - scaler.last_overflow_iter - 1
+        return LossScaleState(scaler.cur_scale, good_steps, scaler.cur_hysteresis - 1, skipped)
+    if scale := engine.scale:
         return LossScaleState(scale.value, scale.good_steps, scale.tolerated, scale.skipped)
-    scaler, skipped = engine.engine.optimizer.loss_scaler, engine.engine.skipped_steps
-    if not scaler.dynamic:
-        return LossScaleState(scaler.cur_scale, 0, 0, skipped)
-    good_steps = scaler.cur_iter - scaler.last_overflow_iter - 1
-    return LossScaleState(scaler.cur_scale, good_steps, scaler.cur_hysteresis - 1, skipped)
+    return None
 
 
-def _set_loss_scale(engine: Any, saved: LossScaleState) -> None:
-    if engine.scale is not None:
-        scale = engine.scale
-        scale.value, scale.good_steps = saved.value, saved.good_steps
-        scale.tolerated, scale.skipped = saved.tolerated, saved.skipped
-        return
-    scaler = engine.engine.optimizer.loss_scaler
-    engine.engine.skipped_steps = saved.skipped
-    if scaler.dynamic:
-        scaler.cur_scale, scaler.cur_hysteresis = saved.value, saved.tolerated + 1
-        # DeepSpeed counts the steps since the last overflow by their difference.
-        scaler.cur_iter, scaler.last_overflow_iter = saved.good_steps, -1
+def _set_loss_scale(engine: Engine, saved: LossScaleState) -> None:
+    if isinstance(engine, DeepSpeedEngine):
+        scaler = engine.engine.optimizer.loss_scaler
+        engine.engine.skipped_steps = saved.skipped
+        if scaler.dynamic:
+            scaler.cur_scale, scaler.cur_hysteresis = saved.value, saved.tolerated + 1
+            # DeepSpeed counts the steps since the last overflow by their difference.
+            scaler.cur_iter, scaler.last_overflow_iter = saved.good_steps, -1
+    elif scale := engine.scale:
+        scale.skipped = saved.skipped
+        if not scale.wanted.loss_scale:
+            scale.value, scale.good_steps, scale.tolerated = saved.value, saved.good_steps, saved.tolerated
 
 
-def generators() -> dict[str, Any]:
-    """Return the states of the random generators of this process, as tensors and plain values."""
+def generators(device: torch.device) -> dict[str, Any]:
+    """Return the states of the random generators that a rank uses, as tensors and plain values."""
     name, words, *rest = np.random.get_state()
-    on_gpu = torch.cuda.is_available()
     return {
         "python": random.getstate(),
         "numpy": (name, [int(word) for word in words], *rest),
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if on_gpu else None,
+        "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
 
 
@@ -234,13 +233,14 @@ def _restore_generators(folder: Path, rank: Rank, ranks: int) -> None:
 
     A rank that did not exist then takes the generators of another one, and seeds them anew from their next number.
     """
-    path = folder / _generators_of(rank.number % ranks)
-    if not path.exists():
-        # An earlier version wrote rng_state.pth if there was one rank, else rng_state_0.pth …
+    if (folder / state_files.FILE).exists():
+        path = folder / _generators_of(rank.number % ranks)
+    else:
+        # of an earlier version
         path = folder / ("rng_state.pth" if ranks == 1 else f"rng_state_{rank.number % ranks}.pth")
     states = safe_load(path)
     try:
-        _set_generators(states)
+        _set_generators(states, rank.device)
     except DAMAGED as error:
         raise CourseError(f"{path}: not the states of random generators") from error
     if rank.number >= ranks:
@@ -250,12 +250,13 @@ def _restore_generators(folder: Path, rank: Rank, ranks: int) -> None:
         np.random.seed(seed)
 
 
-def _set_generators(states: Mapping[str, Any]) -> None:
+def _set_generators(states: Mapping[str, Any], device: torch.device) -> None:
     random.setstate(states["python"])
+    # An earlier version wrote an array, which safe_load.py does not build.
     if isinstance(states["numpy"][1], list):
         np.random.set_state(states["numpy"])
     torch.set_rng_state(states["torch" if "torch" in states else "cpu"])
     cuda = states.get("cuda")
-    if cuda is not None and torch.cuda.is_available():
+    if cuda is not None and device.type == "cuda":
         # An earlier version wrote a list with the state of each card if there was one rank.
-        torch.cuda.set_rng_state(cuda if isinstance(cuda, Tensor) else cuda[torch.cuda.current_device()])
+        torch.cuda.set_rng_state(cuda if isinstance(cuda, Tensor) else cuda[device.index], device)

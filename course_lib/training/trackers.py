@@ -18,7 +18,7 @@ class Trackers:
         if rank.first and "tensorboard" in engine.tracking:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.board = SummaryWriter(str(engine.output_dir / "tensorboard"))  # type: ignore[no-untyped-call]
+            self.board = SummaryWriter(str(engine.output_dir / "tensorboard"))
         if rank.first and "wandb" in engine.tracking:
             import wandb  # type: ignore[import-not-found]
 

@@ -3,7 +3,7 @@
 The losses of two nodes against those of one node with two ranks, bit for bit; a node that is killed in the middle; the
 run that goes on with both nodes, and with one; a command that is terminated. By Slurm also the script of --print-sbatch:
 a run that is stopped before its time limit comes back from the queue. Prints one line per check and ends with code 1 if
-one fails. Needs root and `apt-get install slurm-wlm munge openssh-server pdsh`.
+one fails. Needs root and `apt-get install slurm-wlm munge openssh-server`.
 """
 
 import contextlib

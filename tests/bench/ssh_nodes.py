@@ -1,4 +1,4 @@
-"""Nodes on this machine that are reached by ssh: `apt-get install openssh-server pdsh`.
+"""Nodes on this machine that are reached by ssh: `apt-get install openssh-server`.
 
 An sshd of its own listens on loopback, with a key and a configuration in a temporary folder. A program `ssh` in front of
 PATH knows the names of the nodes, so ~/.ssh is neither read nor written. No process and no file is left behind.
@@ -19,7 +19,7 @@ from course_lib.training.starter import free_port
 from tests.bench.slurm_cluster import PATH, lacking
 from tests.waiting import until
 
-PROGRAMS = ("sshd", "ssh", "ssh-keygen", "pdsh")
+PROGRAMS = ("sshd", "ssh", "ssh-keygen")
 SSHD = """\
 ListenAddress 127.0.0.1:{port}
 HostKey {folder}/host
@@ -55,10 +55,10 @@ class Ssh:
         return self.daemon.children(recursive=True)
 
     def kill(self, rank: int) -> None:
-        """Kill a node at once: its ssh session, and DeepSpeed's launcher and ranks in it."""
+        """Kill a node with one rank at once: its ssh session and the rank in it."""
         for session in self.daemon.children():
             tree = [session, *session.children(recursive=True)]
-            if any(f"--node_rank={rank}" in process.cmdline() for process in tree):
+            if any(f"RANK={rank} " in " ".join(process.cmdline()) for process in tree):
                 for process in tree:
                     with contextlib.suppress(psutil.NoSuchProcess):
                         process.kill()
@@ -67,7 +67,7 @@ class Ssh:
 @contextlib.contextmanager
 def nodes(*names: str) -> Iterator[Ssh]:
     """Run an sshd that is reached by several names. Raises RuntimeError if none can be started here."""
-    if reason := lacking(PROGRAMS, "openssh-server pdsh"):
+    if reason := lacking(PROGRAMS, "openssh-server"):
         raise RuntimeError(reason)
     folder = Path(tempfile.mkdtemp(prefix="sshd-"))
     port = free_port()

@@ -20,10 +20,11 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gpt-neox"])
-def test_losses_are_those_of_the_trainer_with_deepspeed(tmp_path: Path, architecture: str) -> None:
+@pytest.mark.parametrize(("architecture", "packing"), [("gpt2", "best-fit"), ("gpt-neox", "stream")])
+def test_losses_are_those_of_the_trainer_with_deepspeed(tmp_path: Path, architecture: str, packing: str) -> None:
     place = pretrain.inputs(tmp_path)
-    settings = pretrain.settings(place, tmp_path / "run", *SETTINGS, f"model.architecture={architecture}")
+    chosen = f"model.architecture={architecture}", f"data.packing={packing}"
+    settings = pretrain.settings(place, tmp_path / "run", *SETTINGS, *chosen)
     (tmp_path / "run.yaml").write_text(config.to_yaml(settings), encoding="utf8")
     command = [sys.executable, "-m", "tests.pretrain.recipe", str(tmp_path / "run.yaml"), str(tmp_path / "losses.json")]
     rank = {

@@ -9,8 +9,6 @@ import json
 import os
 import random
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,29 +20,25 @@ import deepspeed
 import numpy as np
 import torch
 import torch.distributed as dist
-from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig
+from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
-from course_lib.training import extensions, state
-from course_lib.training.deepspeed_config import deepspeed_json
-from course_lib.training.parameter_groups import parameter_groups
-from course_lib.training.settings import RunConfig
+from course_lib.training import engines, state
+from course_lib.training.ranks import Rank, joined
+from course_lib.training.settings import ResolvedBatch, RunConfig
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
-from deepspeed.ops.adam import DeepSpeedCPUAdam
-from transformers.integrations import HfDeepSpeedConfig
 
 SAMPLES, LENGTH, VOCABULARY = 4, 8, 61
 EVERY = ("zero.stage3_param_persistence_threshold=0",)
 OPTIMIZER, PARAMETERS = ("zero.offload_optimizer=true",), ("zero.offload_param=true",)
-BF16, FP16 = (
-    ("precision.dtype=bf16",),
-    (
-        "precision.dtype=fp16",
-        "precision.initial_scale_power=18",
-        "precision.hysteresis=1",
-        "precision.loss_scale_window=2",
-    ),
+BF16 = ("precision.dtype=bf16",)
+# The first steps overflow.
+FP16 = (
+    "precision.dtype=fp16",
+    "precision.initial_scale_power=18",
+    "precision.hysteresis=1",
+    "precision.loss_scale_window=2",
 )
 
 
@@ -59,6 +53,8 @@ class Case:
 CASES = {
     "0 fp32": Case(0),
     "0 bf16": Case(0, BF16, frozen=True),
+    "0 fp16": Case(0, FP16, steps=6),
+    "0 muon": Case(0, ("optimizer.name=muon",)),
     "1 fp32": Case(1),
     "1 bf16": Case(1, BF16),
     "1 bf16 offload": Case(1, BF16 + OPTIMIZER),
@@ -78,45 +74,25 @@ CASES = {
     "1 bf16 first": Case(1, BF16, steps=0),
     "2 fp32 first": Case(2, steps=0),
     "3 fp32 first": Case(3, EVERY, steps=0),
-}  # fmt: skip
-
-
-class Rank:
-    def __init__(self) -> None:
-        self.number, self.ranks = dist.get_rank(), dist.get_world_size()
-        self.first = self.number == 0
-
-    def barrier(self) -> None:
-        dist.barrier()
+}
 
 
 def settings(case: Case) -> RunConfig:
     values: dict[str, Any] = {
         "batch": {"global_size": SAMPLES, "micro_size": 1},
         "precision": {"dtype": "fp32"},
-        "zero": {"stage": case.stage, "overlap_comm": False},
-        "optimizer": {"weight_decay": 0.1},
+        "zero": {"stage": case.stage},
+        "optimizer": {"weight_decay": 0.1, "lr": {"max": 1e-2, "min": 1e-2}},
+        "launch": {"device": "cpu"},
+        "data": {"input": ["tokens"], "tokenizer": "tokenizer"},
     }
-    return config.build(RunConfig, values, case.overrides)
+    return config.build(PretrainConfig, values, case.overrides)
 
 
-@contextmanager
-def sharded(chosen: RunConfig, ranks: int) -> Iterator[None]:
-    if chosen.zero.stage < 3:
-        yield
-        return
-    held = HfDeepSpeedConfig(deepspeed_json(chosen, chosen.batch.resolve(ranks)))
-    yield
-    del held
-
-
-def build(case: Case, ranks: int) -> Any:
-    """An engine with the attributes that state.py needs, and a function that takes a step."""
-    chosen = settings(case)
-    dtype = TORCH[chosen.precision.dtype]
+def build(case: Case, chosen: RunConfig, batch: ResolvedBatch, rank: Rank) -> Any:
+    """An engine with a GPT-2 of odd sizes, so that parameters and groups need padding."""
     torch.manual_seed(1)
-    with sharded(chosen, ranks):
-        # Odd sizes, so that parameters and groups need padding.
+    with engines.sharded_construction(chosen, batch, rank.ranks):
         model = build_model(ModelConfig(
             vocab_size=VOCABULARY, hidden_size=33, num_layers=2, num_attention_heads=3, max_position_embeddings=LENGTH,
             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
@@ -125,62 +101,24 @@ def build(case: Case, ranks: int) -> Any:
         model.transformer.wpe.weight.requires_grad_(False)
         model.transformer.h[1].ln_1.bias.requires_grad_(False)
         model.register_buffer("marks", torch.arange(5))
-    groups = parameter_groups(model, 0.1)
-    if case.stage == 0:
-        return plain(chosen, model, groups, dtype, ranks)
-    kind: Any = DeepSpeedCPUAdam if chosen.zero.offload_optimizer else torch.optim.AdamW
-    options = {} if chosen.zero.offload_optimizer else {"fused": True}
-    made, optimizer, *_ = deepspeed.initialize(
-        model=model,
-        optimizer=kind(groups, lr=1e-2, **options),
-        config=deepspeed_json(chosen, chosen.batch.resolve(ranks)),
-        dist_init_required=False,
-    )
-
-    def step(number: int) -> float:
-        total = 0.0
-        for tokens in micro_batches(number, ranks):
-            loss = made(input_ids=tokens, labels=tokens).loss
-            made.backward(loss)
-            made.step()
-            total += loss.item() / SAMPLES
-        return mean(total, 1)
-
-    made.train()
-    return SimpleNamespace(model=model, optimizer=optimizer, engine=made, scale=None, dtype=dtype, take=step)
+    run: Any = SimpleNamespace(settings=chosen)
+    engine = engines.build(run, model, batch, rank)
+    engine.train(True)
+    return engine
 
 
-def plain(chosen: RunConfig, model: Any, groups: Any, dtype: torch.dtype, ranks: int) -> Any:
-    optimizer = torch.optim.AdamW(groups, lr=1e-2, fused=True)
-
-    def step(number: int) -> float:
-        total = 0.0
-        for tokens in micro_batches(number, ranks):
-            with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
-                loss = model(input_ids=tokens, labels=tokens).loss
-            (loss / SAMPLES).backward()
-            total += loss.item() / SAMPLES
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                dist.all_reduce(parameter.grad)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return mean(total, 1)
-
-    model.train()
-    return SimpleNamespace(model=model, optimizer=optimizer, engine=None, scale=None, dtype=dtype, take=step)
-
-
-def micro_batches(step: int, ranks: int) -> torch.Tensor:
+def take(engine: Any, step: int, rank: Rank) -> float:
+    """Take a step, and return its loss."""
     samples = torch.randint(VOCABULARY, (SAMPLES, 1, LENGTH), generator=torch.Generator().manual_seed(step))
-    return samples[dist.get_rank() :: ranks]
-
-
-def mean(total: float, by: int) -> float:
-    value = torch.tensor(total, dtype=torch.float64)
-    dist.all_reduce(value)
-    return value.item() / by
+    total = torch.zeros((), dtype=torch.float64)
+    for tokens in samples[rank.number :: rank.ranks]:
+        with engine.precision():
+            loss = engine.module(input_ids=tokens, labels=tokens).loss
+        loss = loss * (rank.ranks / SAMPLES)
+        engine.backward(loss)
+        total += loss.detach() / rank.ranks
+    engine.step(1e-2)
+    return rank.sum(total).item()
 
 
 def forward_weights(engine: Any) -> dict[str, torch.Tensor]:
@@ -199,40 +137,45 @@ def save_as_before(engine: Any, folder: Path, rank: Rank) -> None:
     torch.save(states, folder / f"rng_state_{rank.number}.pth")
 
 
+def one(folder: Path, case: Case, start: str, end: str, chosen: RunConfig, rank: Rank) -> None:
+    engine = build(case, chosen, chosen.batch.resolve(rank.ranks), rank)
+    for seed in (torch.manual_seed, random.seed, np.random.seed):
+        seed(rank.number)
+    step = case.steps
+    if start == "new":
+        for number in range(step):
+            take(engine, number, rank)
+    else:
+        assert state.load(engine, folder / start, rank)["step"] == step
+    state.save(engine, folder / end, rank, {"step": step, "seconds": 1.5})
+    with_deepspeed = isinstance(engine, engines.DeepSpeedEngine)
+    if start == "new" and with_deepspeed:
+        save_as_before(engine.engine, folder / "deepspeed", rank)
+    forward = forward_weights(engine)
+    draws: list[Any] = [None] * rank.ranks
+    draw = [random.random(), np.random.random(), torch.rand(()).item()]
+    if rank.ranks > 1:
+        dist.all_gather_object(draws, draw)
+    else:
+        draws = [draw]
+    losses = [take(engine, number, rank) for number in (step, step + 1)]
+    if rank.first:
+        torch.save(forward, folder / f"{end}.pt")
+        (folder / f"{end}.json").write_text(json.dumps({"losses": losses, "draws": draws}))
+        print(folder.name, end, losses, flush=True)
+
+
 def main(out: Path, *pairs: str) -> None:
-    extensions.skip_shared_memory()
     CPU_Accelerator.is_fp16_supported = lambda _: True
-    deepspeed.init_distributed("gloo", verbose=False)
-    rank = Rank()
     for (name, case), pair in itertools.product(CASES.items(), pairs):
         start, end = pair.split(":")
         if start == "deepspeed" and case.stage == 0:
             continue
-        engine = build(case, rank.ranks)
-        for seed in (torch.manual_seed, random.seed, np.random.seed):
-            seed(rank.number)
-        folder = out / name
-        step = case.steps
-        if start == "new":
-            for number in range(step):
-                engine.take(number)
-        else:
-            facts = state.load(engine, folder / start, rank)
-            assert facts["step"] == step
-        state.save(engine, folder / end, rank, {"step": step, "seconds": 1.5})
-        if start == "new" and engine.engine:
-            save_as_before(engine.engine, folder / "deepspeed", rank)
-        forward = forward_weights(engine)
-        if rank.first:
-            torch.save(forward, folder / f"{end}.pt")
-        draws: list[Any] = [None] * rank.ranks
-        dist.all_gather_object(draws, [random.random(), np.random.random(), torch.rand(()).item()])
-        losses = [engine.take(number) for number in (step, step + 1)]
-        if rank.first:
-            (folder / f"{end}.json").write_text(json.dumps({"losses": losses, "draws": draws}))
-            print(name, losses, flush=True)
-        if engine.engine:
-            engine.engine.destroy()
+        chosen = settings(case)
+        # Of two ranks, one may ask for the next group while the other still has the store of the last one.
+        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+        with joined(chosen) as rank:
+            one(out / name, case, start, end, chosen, rank)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Muon against the loop that it was tried in (prototype.py), and against a singular-value decomposition."""
 
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,10 +111,10 @@ def test_a_resumed_run_goes_on_with_its_momentum(tmp_path, settings):
 
 
 def test_a_run_of_a_given_time_keeps_its_time_over_a_kill(tmp_path, settings):
-    """Its rate falls with the time, so it goes on where it was; after the last epoch of 120 documents comes another."""
+    """Its rate falls with the time, so it goes on where it was; after an epoch of 20 documents comes another."""
     rate = replace(settings.optimizer.lr, decay="linear", warmup_rate=0.0)
     settings = replace(settings, optimizer=replace(settings.optimizer, lr=rate))
-    run = run_in(tmp_path, settings, max_seconds=2.0, save_steps=10, keep_checkpoints=None)
+    run = run_in(tmp_path, settings, documents=20, max_seconds=2.0, save_steps=10, keep_checkpoints=None)
     first = train(run, on_message=lambda _: None)
     assert first
     rates = {entry["step"]: entry["learning_rate"] for entry in first.log if entry["kind"] == "train"}
@@ -128,9 +129,26 @@ def test_a_run_of_a_given_time_keeps_its_time_over_a_kill(tmp_path, settings):
     assert again[begun] == rates[begun] > again[begun + 1] > 0.5 * rates[begun] and again[second.steps] == 0
 
 
-def run_in(folder: Path, settings: PretrainConfig, **engine: Any) -> Gpt2:
+def test_the_clock_starts_when_the_compiler_is_done(tmp_path, monkeypatch, settings):
+    def compiled(loss, **_):
+        calls: list[Any] = []
+
+        def slow_at_first(*arguments):
+            if not calls:
+                time.sleep(1.5)
+            calls.append(1)
+            return loss(*arguments)
+
+        return slow_at_first
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    trained = train(run_in(tmp_path, settings, max_seconds=1.0, compile=True), on_message=lambda _: None)
+    assert trained and trained.steps > 5
+
+
+def run_in(folder: Path, settings: PretrainConfig, documents: int = 120, **engine: Any) -> Gpt2:
     """A run on one rank in a folder, whose tokens and tokenizer it makes."""
-    token_files(folder)
+    token_files(folder, documents)
     return Gpt2(
         replace(
             settings,
@@ -147,15 +165,16 @@ def losses(trained: Trained | None) -> list[float]:
     return [entry["loss"] for entry in trained.log if entry["kind"] == "train"]
 
 
-def token_files(folder: Path) -> None:
+def token_files(folder: Path, documents: int) -> None:
     """Tokens that can be learned in part, and a tokenizer folder of the same size."""
     words = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"w{i}": i for i in range(3, VOCABULARY)}
     (folder / "tokenizer").mkdir()
     save(Tokenizer(WordLevel(words, "<unk>")), Preparation(False, False), folder / "tokenizer")
     random = np.random.default_rng(0)
-    ids = (3 + (np.arange(12_000) * 7 + random.integers(0, 3, 12_000)) % (VOCABULARY - 3)).astype("<u2")
+    number = 100 * documents
+    ids = (3 + (np.arange(number) * 7 + random.integers(0, 3, number)) % (VOCABULARY - 3)).astype("<u2")
     with IndexedWriter(folder / "tokens", dtype_for(VOCABULARY)) as writer:
-        writer.append(ids, np.full(120, 100))
+        writer.append(ids, np.full(documents, 100))
 
 
 @pytest.mark.parametrize("shape", [(1, 12, 40), (3, 40, 12), (2, 20, 20)])

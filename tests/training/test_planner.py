@@ -177,7 +177,9 @@ def test_a_step_without_deepspeed_is_what_pytorch_allocates(weight, optimizer, d
         [f"optimizer.name={optimizer}"],
     )
     gpt2 = Gpt2(settings)
-    engine = PlainEngine(gpt2, build_model(settings.model), Rank(0, 1, 0, torch.device("cpu")))
+    engine = PlainEngine(
+        gpt2, build_model(settings.model), Rank(number=0, ranks=1, nodes=1, local=0, device=torch.device("cpu"))
+    )
     engine.train(True)
     micro_batches = [{"tokens": torch.randint(0, vocabulary, (micro, length + 1))} for _ in range(accumulation)]
 

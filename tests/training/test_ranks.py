@@ -95,6 +95,7 @@ LAUNCHERS = {
 }
 
 
+@pytest.mark.rehearse
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_other_launchers_start_ranks_too(tmp_path: Path, name: str) -> None:
     file = tmp_path / "c.yaml"

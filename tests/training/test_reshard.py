@@ -1,23 +1,19 @@
-"""Runs that go on with another number of ranks: 2 → 1 → 2, for every ZeRO stage and every kind of run, against unbroken runs."""
+"""Runs that go on with other numbers of ranks, for every ZeRO stage and every kind of run, against unbroken runs."""
 
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
-from course_lib.checkpoints.deepspeed_shards import read_weights
+from course_lib.checkpoints.training_state import read_weights
 from course_lib.gptsan.run import Gptsan
 from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
-from course_lib.training import checkpoint, log, reshard
+from course_lib.training import checkpoint, log
 from course_lib.training.run import Run
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.gptsan import test_training as gptsan
 from tests.prefix import test_training as prefix
@@ -26,6 +22,8 @@ from tests.training import ranks
 
 SCRIPT = Path(__file__).with_name("train_runs.py")
 STEPS = 6
+# Numbers of ranks for the steps 1 and 2, 3 and 4, 5 and 6
+PATHS = ((2, 1, 2), (2, 4, 2))
 SHARED = (
     f"engine.max_steps={STEPS}", "engine.save_steps=2", "engine.keep_checkpoints=null", "engine.eval_freq=0", "engine.tracking=[]",
 )  # fmt: skip
@@ -44,6 +42,7 @@ def kinds(places: dict[str, Path]) -> dict[str, Make]:
 
     bf16 = "precision.dtype=bf16"
     return {
+        "GPT-2, stage 0": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=0"),
         "GPT-2, stage 1": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=1"),
         "GPT-2, stage 2, offload": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=2", "zero.offload_optimizer=true"),
         "GPT-2, stage 3, offload": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=3", "zero.offload_optimizer=true", EVERY),
@@ -77,8 +76,8 @@ def keep(run: Path, step: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Run], dict[str, Run]]:
-    """Unbroken runs on two ranks; and copies of them that go on from step 2 on one rank, and from step 4 on two."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Run]]:
+    """Unbroken runs on two ranks; and for each path copies of them that go on with other numbers of ranks."""
     folder = tmp_path_factory.mktemp("reshard")
     places = {}
     for module in (pretrain, gptsan, prefix):
@@ -87,21 +86,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Run], dict
         module.inputs(places[module.__name__])
     made = kinds(places)
 
-    def tasks(name: str, *more: str) -> dict[str, Run]:
+    def runs_of(name: str, *more: str) -> dict[str, Run]:
         return {
             kind: make(folder / name / str(number), *(more if "GPT-2" in kind else ()))
             for number, (kind, make) in enumerate(made.items())
         }
 
-    train(tasks("unbroken"), 2, resume=False)
-    shutil.copytree(folder / "unbroken", folder / "broken")
-    # On one rank, larger micro-batches too, where the loss is a mean over equally many tokens of each sample.
-    for ranks_now, step, more in ((1, 2, ("batch.micro_size=4",)), (2, 4, ())):
-        broken = tasks("broken", *more)
-        for task in broken.values():
-            keep(task.settings.engine.output_dir, step)
-        train(broken, ranks_now, resume=True)
-    return tasks("unbroken"), broken
+    train(runs_of("unbroken"), 2, resume=False)
+    for path in PATHS:
+        broken = folder / str(path)
+        shutil.copytree(folder / "unbroken", broken)
+        for number, step in zip(path[1:], (2, 4), strict=True):
+            for run in broken.glob("*/"):
+                keep(run, step)
+            # On one rank, larger micro-batches too, where the loss is a mean over equally many tokens of each sample.
+            more = ["batch.micro_size=4"] if number == 1 else ["batch.micro_size=1"] if number == 4 else []
+            train(runs_of(broken.name, *more), number, resume=True)
+    return {name: runs_of(name) for name in ("unbroken", *map(str, PATHS))}
 
 
 def losses(run: Path) -> list[float]:
@@ -119,11 +120,12 @@ def difference(one: Path, two: Path) -> float:
 
 
 @pytest.mark.rehearse
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_goes_on_with_one_rank_and_with_two_again(runs: Any, name: str) -> None:
-    unbroken, broken = (each[name].settings.engine.output_dir for each in runs)
-    counts = [[checkpoint.ranks_of(path) for path in checkpoint.whole_checkpoints(run)] for run in (unbroken, broken)]
-    assert counts == [[2, 2, 2], [2, 1, 2]]
+def test_a_run_goes_on_with_other_ranks(runs: Any, name: str, path: tuple[int, int, int]) -> None:
+    unbroken, broken = (runs[each][name].settings.engine.output_dir for each in ("unbroken", str(path)))
+    counts = [[checkpoint.ranks_of(each) for each in checkpoint.whole_checkpoints(run)] for run in (unbroken, broken)]
+    assert counts == [[2, 2, 2], [*path]]
     # With moments of the wrong parameters, weights would differ by about the learning rate, 1e-2.
     # GPTSAN with four seeds of either order of its samples: losses differ by up to 2e-5, weights by up to 4e-4.
     loss_noise, weight_noise = (1e-5, 1e-4)
@@ -134,30 +136,3 @@ def test_a_run_goes_on_with_one_rank_and_with_two_again(runs: Any, name: str) ->
     assert losses(broken) == pytest.approx(losses(unbroken), rel=loss_noise)
     ends = (run / checkpoint.FOLDER / f"checkpoint-{STEPS}" for run in (unbroken, broken))
     assert difference(*ends) < weight_noise
-
-
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.integers(1, 5), st.integers(1, 5))
-def test_flat_groups_are_cut_anew(sizes: list[int], before: int, after: int) -> None:
-    """Stages 1 and 2: the padded weights and moments of a group, for any numbers of ranks."""
-    values = torch.arange(1.0, sum(sizes) + 1)
-
-    def cut(whole: torch.Tensor, number: int) -> list[torch.Tensor]:
-        padding = -len(whole) % (2 * number)
-        return list(torch.nn.functional.pad(whole, (0, padding)).chunk(number))
-
-    def shard(number: int, rank: int) -> dict[str, Any]:
-        flat = cut(values, number)[rank]
-        # DeepSpeed saves the moments with the padding and the weights without it.
-        weights = flat[: max(0, min(len(flat), len(values) - rank * len(flat)))]
-        state = {"step": torch.tensor(7.0), "exp_avg": -flat, "exp_avg_sq": flat * flat}
-        base = {"state": {0: state}, "param_groups": [{"lr": 0.1, "params": [0]}]}
-        return {"loss_scaler": "scaler", "single_partition_of_fp32_groups": [weights], "base_optimizer_state": base}
-
-    old = [shard(before, rank) for rank in range(before)]
-    for rank, wanted in enumerate(cut(values, after)):
-        engine = SimpleNamespace(optimizer=SimpleNamespace(single_partition_of_fp32_groups=[wanted]))
-        new = reshard._stage_1_or_2(engine, Path(), old, rank)
-        state = new["base_optimizer_state"]["state"][0]
-        assert torch.equal(new["single_partition_of_fp32_groups"][0], wanted)
-        assert torch.equal(state["exp_avg"], -wanted) and torch.equal(state["exp_avg_sq"], wanted * wanted)
-        assert state["step"] == 7 and new["loss_scaler"] == "scaler"

@@ -41,6 +41,7 @@ def script(place: Path) -> str:
 def test_the_script_asks_for_what_the_recipe_needs(script: str, place: Path) -> None:
     asked = options(script)
     assert (asked["nodes"], asked["gpus-per-node"], asked["mem"], asked["time"]) == ("2", "8", "900G", "3-00:00:00")
+    assert (asked["ntasks-per-node"], asked["cpus-per-task"]) == ("8", "8")
     assert (asked["signal"], asked["chdir"], asked["requeue"]) == ("B:USR1@300", str(place), "")
 
 

@@ -20,6 +20,8 @@ KINDS: dict[str, type[Run]] = {kind.verb: kind for kind in (Gpt2, Gptsan, Prefix
 def main(resume: bool, verbs: list[str], files: list[Path]) -> None:
     for verb, file in zip(verbs, files, strict=True):
         kind = KINDS[verb]
+        # Of two ranks, one may ask for the next group while the other still has the store of the last one.
+        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
         train(kind(config.load(kind.settings_class, file)), resume, lambda _: None)
 
 

@@ -1,85 +1,16 @@
-"""How a run's end is told, from what its ranks said; the command that starts it; which checkpoints count."""
+"""Which checkpoints of a run count and are kept, and which folders a run may use; without training."""
 
-import base64
-import json
 import shutil
-import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from course_lib.errors import CourseError, UsageError
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
-from course_lib.training import checkpoint, events, launch, nodes, run_dir
-from course_lib.training.monitor import Monitor
-from course_lib.training.nodes import HERE, Nodes
-from course_lib.training.task import CONFIG, Task
-
-
-def end_of(tmp_path: Path, *said: Any, ranks: int = 2, code: int = 1, output: str = "") -> str:
-    """The line with which a launcher's end is reported that printed these events."""
-    lines = [events.MARK + json.dumps(event) for event in said]
-    script = f"print({output!r})\nfor line in {lines!r}: print('host1: ' + line)\nraise SystemExit({code})"
-    settings = config.build(PretrainConfig, {"engine": {"output_dir": str(tmp_path)}})
-    try:
-        Monitor(Gpt2(settings), Nodes({HERE: ranks}), 10, lambda _: None).follow([sys.executable, "-c", script], {})
-    except CourseError as error:
-        return str(error)
-    return "well"
-
-
-FINISHED = [{"kind": "finished", "rank": rank} for rank in range(2)]
-TERMINATED = {"kind": "terminated", "rank": 0}
-
-
-def error(rank: int, why: str, message: str = "it said this") -> Any:
-    return {"kind": "error", "rank": rank, "why": why, "message": message}
-
-
-def test_the_first_cause_is_named(tmp_path):
-    assert end_of(tmp_path, *FINISHED, code=0) == "well"
-    assert end_of(tmp_path, error(0, "lost"), error(1, "user", "the loss is nan")) == "the loss is nan"
-    said = end_of(tmp_path, {"kind": "step", "step": 4}, error(1, "memory"), TERMINATED)
-    assert said.startswith("out of memory on rank 1 at step 4: the planner expects") and "model.recompute=full" in said
-    assert end_of(tmp_path, error(0, "lost")).startswith("rank 1 ended without an error message")
-    assert end_of(tmp_path, TERMINATED).startswith("rank 1 ended without an error message")
-    assert end_of(tmp_path, error(0, "lost"), error(1, "crash", "KeyError")).startswith("rank 1 failed: KeyError")
-    assert end_of(tmp_path, error(0, "lost", "NCCL"), error(1, "lost", "NCCL")).startswith("rank 0 failed: NCCL")
-    assert "before training began: ssh: no route" in end_of(tmp_path, output="ssh: no route")
-    # an exit code of 0 is no proof
-    assert end_of(tmp_path, FINISHED[0], code=0).startswith("rank 1 ended without an error message")
-
-
-def test_the_hostfile_decides_ranks_and_command(tmp_path, monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    hosts = tmp_path / "hosts"
-    hosts.write_text("# the cluster\nworker-1 slots=8\n\nworker-2 slots=8\n", encoding="utf8")
-    settings = config.build(
-        PretrainConfig, {"launch": {"hostfile": str(hosts), "master_addr": "10.0.0.1", "master_port": 29500}}
-    )
-    both = nodes.find(settings)
-    assert (both.ranks, both.of(7), both.of(8), both.started_by) == (16, "worker-1", "worker-2", "ssh")
-    command = " ".join(launch.command(Gpt2(settings), both, 200, 300))
-    options = "--master_port 29500 --no_local_rank --master_addr 10.0.0.1"
-    assert f"deepspeed.launcher.runner --hostfile {hosts} {options}" in command
-    assert command.endswith(f"worker.py course_lib.pretrain.gpt2:Gpt2 {Path.cwd()}/output 200 300")
-    assert "--world_info" not in command
-
-
-def test_the_gpus_that_are_visible_are_taken(monkeypatch):
-    def devices() -> dict[str, list[int | str]]:
-        return json.loads(base64.urlsafe_b64decode(launch.one_node({HERE: 2})[-1]))
-
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,5")
-    assert devices() == {"localhost": [2, 3]}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-4f1,GPU-8a2")
-    assert devices() == {"localhost": ["MIG-4f1", "GPU-8a2"]}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1,-1")
-    assert devices() == {"localhost": [0, 1]}
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert devices() == {"localhost": [0, 1]}
+from course_lib.training import checkpoint, run_dir
+from course_lib.training.run import Run
+from course_lib.training.run_dir import CONFIG, OUTPUT
 
 
 def make(run: Path, step: int, whole: bool = True) -> Path:
@@ -203,8 +134,8 @@ def test_pruning_keeps_the_latest_whole_ones(tmp_path):
     assert sorted(path.name for path in (tmp_path / checkpoint.FOLDER).iterdir()) == ["checkpoint-2", "checkpoint-3"]
 
 
-class Run:
-    """A task without data, as far as `run_dir.prepare` sees it."""
+class FakeRun:
+    """A run without data, as far as `run_dir.prepare` sees it."""
 
     settings_class = PretrainConfig
 
@@ -215,27 +146,30 @@ class Run:
         )
         self.said: list[str] = []
 
-    def fingerprint(self):
-        return {"inputs": {}}
-
-    def resume_invariants(self, settings):
-        return {}
+    def identity(self):
+        return {"settings": {}, "inputs": {}}
 
     def copy_tokenizer(self, folder):
         (folder / "tokenizer.json").write_text("{}")
 
     def prepare(self, resume: bool) -> int:
         batch = self.settings.batch.resolve(1)
-        return run_dir.prepare(cast(Task, self), batch, resume, self.said.append)
+        return run_dir.prepare(cast(Run, self), batch, resume, self.said.append)
 
 
 def everything(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_a_folder_in_which_ranks_have_failed_at_once_is_free(tmp_path):
+    run = FakeRun(tmp_path / "run")
+    (tmp_path / "run" / OUTPUT).write_text("no module named course_lib")
+    assert run.prepare(False) == 0
+
+
 def test_a_refused_folder_keeps_no_lock(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    run = Run(tmp_path)
+    run = FakeRun(tmp_path)
     for _ in range(2):
         with pytest.raises(UsageError, match="holds other files"), run_dir.sole_user(tmp_path):
             run.prepare(False)
@@ -247,7 +181,7 @@ def test_a_refused_folder_keeps_no_lock(tmp_path):
 
 @pytest.mark.parametrize("resume", [True, False])
 def test_nothing_is_trained_over_damaged_checkpoints(tmp_path, resume):
-    run = Run(tmp_path / "run")
+    run = FakeRun(tmp_path / "run")
     assert run.prepare(False) == 0
     folder = make(run.settings.engine.output_dir, 5)
     checkpoint.record(run.settings.engine.output_dir, 5)
@@ -262,7 +196,7 @@ def test_nothing_is_trained_over_damaged_checkpoints(tmp_path, resume):
 
 
 def test_an_older_whole_checkpoint_is_resumed_and_the_damaged_one_named(tmp_path):
-    run = Run(tmp_path / "run")
+    run = FakeRun(tmp_path / "run")
     run.prepare(False)
     for step in (5, 10):
         checkpoint.record(tmp_path / "run", step)
@@ -274,7 +208,7 @@ def test_an_older_whole_checkpoint_is_resumed_and_the_damaged_one_named(tmp_path
 
 
 def test_a_folder_with_settings_of_the_users_own_is_no_run(tmp_path):
-    run = Run(tmp_path / "run")
+    run = FakeRun(tmp_path / "run")
     mine = tmp_path / "run" / CONFIG
     for text in ("engine:  # mine\n  seed: 3\n", "name: some other program\n", "a: [b\n"):
         mine.write_text(text)
@@ -287,7 +221,7 @@ def test_a_folder_with_settings_of_the_users_own_is_no_run(tmp_path):
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"train_batch_size": "4"}', '{"train_batch_size": true}', "{}"])
 def test_records_of_a_run_changed_by_hand_are_named(tmp_path, content):
-    run = Run(tmp_path / "run")
+    run = FakeRun(tmp_path / "run")
     run.prepare(False)
     checkpoint.record(tmp_path / "run", 5)
     make(tmp_path / "run", 5)

@@ -1,0 +1,159 @@
+"""Tokens per second of `train` against a plain loop: the prototype in tests/training/prototype.py, with Muon.
+
+    python -m tests.bench.bench_training [--shape 256 6 4 256 16] [--dtype bf16] [--steps 8] [--rounds 3] [--threads 1]
+
+The same shape, tokens, optimizer and number format, not compiled on CPU, compiled on a card. The sides take turns, each
+in a process of its own; a turn is the time of the second and third of three times `--steps` steps. Exit code 1 if
+`train` makes fewer than 0.95 times the tokens per second of the prototype, in the median of the rounds.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from course_lib.pretrain.config import PretrainConfig
+from course_lib.settings import config
+
+LEAST = 0.95
+# width, layers, heads, positions, batch
+CPU_SHAPE, GPU_SHAPE = (256, 6, 4, 256, 16), (512, 6, 8, 512, 128)
+VOCABULARY = 12_000
+
+
+def settings_of(shape: tuple[int, ...], dtype: str, steps: int, threads: int, folder: Path) -> PretrainConfig:
+    """Returns the settings of both sides; three times `steps` steps are trained."""
+    import torch
+
+    width, layers, heads, positions, batch = shape
+    model = {
+        "vocab_size": VOCABULARY, "hidden_size": width, "num_layers": layers, "num_attention_heads": heads,
+        "max_position_embeddings": positions, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    }  # fmt: skip
+    optimizer = {
+        "name": "muon", "weight_decay": 0.0, "beta2": 0.95,
+        "lr": {"max": 3e-3, "min": 0.0, "warmup_rate": 0.02, "decay": "trapezoid"},
+    }  # fmt: skip
+    values = {
+        "model": model, "optimizer": optimizer, "precision": {"dtype": dtype},
+        "data": {
+            "input": [str(folder / "tokens")], "tokenizer": str(folder / "tokenizer"), "seq_length": positions,
+            "split": "1,0,0",
+        },
+        "batch": {"local_size": batch, "micro_size": batch},
+        "engine": {
+            "output_dir": str(folder / "run"), "max_steps": 3 * steps, "logging_freq": steps, "eval_freq": 0,
+            "tracking": [], "compile": torch.cuda.is_available(),
+        },
+        "launch": {"ranks": 1, "threads": threads},
+    }  # fmt: skip
+    return config.build(PretrainConfig, values)
+
+
+def prepare(folder: Path, tokens: int) -> None:
+    """Writes random tokens, and a tokenizer folder."""
+    import numpy as np
+    from course_lib.pretrain.indexed import IndexedWriter
+
+    from tests.bench.gpu_pretrain import stand_in
+
+    stand_in(folder / "tokenizer")
+    with IndexedWriter(folder / "tokens", np.dtype("<u2")) as writer:
+        documents = -(-tokens // 1000) + 1
+        writer.append(
+            np.random.default_rng(0).integers(3, VOCABULARY, documents * 1000, "<u2"), np.full(documents, 1000)
+        )
+
+
+def ours(settings: PretrainConfig) -> float:
+    """Returns the tokens per second of `train`, from its log."""
+    from course_lib.pretrain.gpt2 import Gpt2
+    from course_lib.training.loop import train
+
+    trained = train(Gpt2(settings), on_message=lambda _: None)
+    assert trained
+    *_, second, third = [entry["batch_cost"] for entry in trained.log if entry["kind"] == "train"]
+    return settings.batch.resolve(1).total * settings.data.seq_length / ((second + third) / 2)
+
+
+def prototype(settings: PretrainConfig) -> float:
+    """Returns the tokens per second of the plain loop. Its tokens lie on the device."""
+    import numpy as np
+    import torch
+    from course_lib.models.causal import build_model
+
+    from tests.training import prototype as plain
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.manual_seed(0)
+    model = build_model(settings.model).to(device)
+    tokens = torch.from_numpy(np.fromfile(settings.data.input[0].with_suffix(".bin"), "<u2").astype(np.int32)).to(
+        device
+    )
+    length, size = settings.data.seq_length, settings.batch.resolve(1).total
+    order = torch.randperm((len(tokens) - 1) // length).to(device) * length
+    columns = torch.arange(length + 1, device=device)
+    steps = settings.engine.max_steps
+    assert steps
+    batches = (tokens[order[at * size : (at + 1) * size, None] + columns].long() for at in range(steps))
+    began = 0.0
+    for step, _ in enumerate(plain.train(model, batches, steps, settings, settings.engine.compile), 1):
+        if step in (steps // 3, steps):
+            if device == "cuda":
+                torch.cuda.synchronize()
+            if step == steps:
+                return (steps - steps // 3) * size * length / (perf_counter() - began)
+            began = perf_counter()
+    raise AssertionError
+
+
+SIDES = {"ours": ours, "prototype": prototype}
+
+
+def main() -> None:
+    """Measures in turns, or one side, and prints JSON lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", type=int, nargs=5, metavar=("WIDTH", "LAYERS", "HEADS", "POSITIONS", "BATCH"))
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="bf16")
+    parser.add_argument("--steps", type=int, help="8 on CPU, 100 on a card")
+    parser.add_argument("--rounds", type=int, help="3 on CPU, 2 on a card")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+
+    import torch
+
+    on_card = torch.cuda.is_available()
+    shape = tuple(chosen.shape or (GPU_SHAPE if on_card else CPU_SHAPE))
+    steps, rounds = chosen.steps or (100 if on_card else 8), chosen.rounds or (2 if on_card else 3)
+    if chosen.side:
+        torch.set_num_threads(chosen.threads)
+        with TemporaryDirectory() as name:
+            folder = Path(name)
+            prepare(folder, 3 * steps * shape[4] * shape[3])
+            settings = settings_of(shape, chosen.dtype, steps, chosen.threads, folder)
+            print(json.dumps({"tokens_per_second": SIDES[chosen.side](settings)}))
+        return
+    speeds: dict[str, list[float]] = {side: [] for side in SIDES}
+    for _ in range(rounds):
+        for side, found in speeds.items():
+            command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, "--dtype", chosen.dtype]
+            command += ["--steps", str(steps), "--threads", str(chosen.threads), "--shape", *map(str, shape)]
+            environment = os.environ | {"OMP_NUM_THREADS": str(chosen.threads)}
+            said = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+            found.append(json.loads(said.splitlines()[-1])["tokens_per_second"])
+            print(f"{side}: {found[-1]:,.0f} tokens/s", flush=True)
+    ratio = median(speeds["ours"]) / median(speeds["prototype"])
+    print(json.dumps({"shape": shape, "dtype": chosen.dtype, "threads": chosen.threads, "ratio": ratio} | speeds))
+    if ratio < LEAST:
+        raise SystemExit(f"{ratio:.3f} of the prototype's tokens per second; wanted: {LEAST}")
+
+
+if __name__ == "__main__":
+    main()
