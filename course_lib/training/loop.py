@@ -70,6 +70,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         chosen, folder = settings.engine, settings.engine.output_dir
         if problem := settings.problem_with_ranks(rank.ranks):
             raise UsageError(problem)
+        engines.require_units(settings.precision.dtype, rank.device)
         run.check()
         batch = settings.batch.resolve(rank.ranks)
         # None if the time decides.
@@ -111,7 +112,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
             tokens_per_step=batch.total * data.tokens_per_sample,
             ranks=rank.ranks,
             flops_per_token=data.flops_per_token,
-            peak_flops=log.peak_flops(chosen.peak_tflops),
+            peak_flops=log.peak_flops(chosen.peak_tflops, rank.device),
         )
         trackers = stack.enter_context(Trackers(settings, rank))
         bar = stack.enter_context(progress(steps, "step", run.title(), start))
@@ -169,7 +170,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 values = {"loss": mean, "learning_rate": rate}
                 if norm is not None:
                     values["grad_norm"] = float(norm)
-                values |= meter.read(step) | {"memory": log.peak_memory()} | engine.fp16_facts()
+                values |= meter.read(step) | {"memory": log.peak_memory(rank.device)} | engine.fp16_facts()
                 report("train", step, **values, epoch=step * batch.total / data.samples_per_epoch)
             # All ranks stop after the same step. They ask each other without the device, which does not wait.
             stops = rank.any(stop_request.cause is not None)
