@@ -94,6 +94,15 @@ def test_the_spout_of_gptsan(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert tables[0] != tables[1] and all("gptsan" in table for table in tables)
 
 
+def test_class_0_is_a_class_in_python_too(folder: Path) -> None:
+    found = {
+        spout: bits.bits(open_model(folder / "gptsan" / "tokenizer", spout=spout), ["雨が降る。"]).bits
+        for spout in (None, "none", 0, "0", 1)
+    }
+    assert found[None] == found["none"] and found[0] == found["0"]
+    assert len({found[None], found[0], found[1]}) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -105,7 +105,7 @@ def test_characters_stay_whole(random: GPTSANGenerator, how: dict[str, Any], len
 # Against other ways to the same
 
 
-@pytest.mark.parametrize(("spout", "prefix"), [("none", ""), (2, "猫が寝ている。")])
+@pytest.mark.parametrize(("spout", "prefix"), [("none", ""), (0, ""), (2, "猫が寝ている。")])
 def test_the_cache_gives_what_the_whole_gives(random: GPTSANGenerator, spout: int | str, prefix: str) -> None:
     settings = config.build(GenerateConfig, {"greedy": True, "spout": spout, "max_new_tokens": 20})
     prompt = random.prompt("犬が吠えた。", prefix)

@@ -22,13 +22,15 @@ def generator(words: GPTSanTokenizer) -> GPTSANGenerator:
     return GPTSANGenerator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
 
 
-@pytest.mark.parametrize("spout", ["none", "2"])
+# In Python, a class is a number, and 0 is one.
+@pytest.mark.parametrize("spout", ["none", "2", 0])
 def test_a_document_costs_what_its_training_example_costs(
-    generator: GPTSANGenerator, words: GPTSanTokenizer, spout: str
+    generator: GPTSANGenerator, words: GPTSanTokenizer, spout: int | str
 ) -> None:
     text = "犬が吠えた。外は雨だ！わんわんわん、あああ。"
     ((x, y),) = pack([text], words.swe, Marks.of(words.swe), 64)
     scorer = GptsanScorer(generator, spout)
+    assert (scorer.vector is None) == (spout == "none")
     length = max(at for at, label in enumerate(y) if label >= 0) + 1
     with torch.no_grad():
         logits = generator.model(torch.tensor([x[:length]]), spout=scorer.vector).logits[0].log_softmax(-1)

@@ -243,6 +243,8 @@ def test_a_run_without_evaluation_says_so(place, tmp_path, documents):
 
 
 def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
+    """One rank tells, and returns a finished run of two as it is."""
+    same = "model.hidden_dropout_prob=0.1", "launch.ranks=1"
     with IndexedWriter(tmp_path / "tokens", dtype_for(VOCABULARY)) as writer:
         writer.append(np.full(30_000, 5, "<u2"), np.full(300, 100))
     another = shutil.copytree(unbroken.folder / "tokenizer", tmp_path / "another")
@@ -255,10 +257,10 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
         (f"data.tokenizer={another}",): "^tokenizer: its tokenizer_config.json is not that of the run in ",
     }.items():
-        changed = settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1", *overrides)
+        changed = settings(place, unbroken.folder, *same, *overrides)
         with pytest.raises(UsageError, match=words):
             train(Gpt2(changed), resume=True)
-    done = train(Gpt2(settings(place, unbroken.folder, "model.hidden_dropout_prob=0.1")), resume=True)
+    done = train(Gpt2(settings(place, unbroken.folder, *same)), resume=True)
     assert done.steps == STEPS and done.log == unbroken.log
 
 
