@@ -180,11 +180,11 @@ def test_a_checkpoint_that_would_run_code_is_refused_without_advice_to_run_it(
     sets = ("launch.ranks=1", "engine.max_steps=4", "engine.tracking=[]")
     run = tmp_path / "run"
     train(Gpt2(pretrain.settings(pretrain.inputs(tmp_path), run, *sets)))
-    (states,) = checkpoint.to_export(run).glob("rng_state*.pth")
+    (states,) = checkpoint.to_export(run).glob("rng-*.pt")
     torch.save(torch.load(states, weights_only=False) | {"python": Malicious()}, states)
     checkpoint.mark_complete(states.parent)
     longer = pretrain.settings(tmp_path, run, *sets, "engine.max_steps=5")
-    with pytest.raises(CourseError, match=r"checkpoint-4: .* posix\.mkdir") as caught:
+    with pytest.raises(CourseError, match=r"checkpoint-4.* posix\.mkdir") as caught:
         train(Gpt2(longer), resume=True)
     assert "weights_only" not in str(caught.value)
 
