@@ -27,6 +27,10 @@ def train(_process: int, settings: PretrainConfig, folder: Path) -> None:
     if settings.launch.device == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
     extensions.skip_shared_memory()
+    # What the libraries print goes to a file.
+    printed = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT)
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
 
     run = Gpt2(settings)
     chosen = arguments(run, folder / "trainer")
