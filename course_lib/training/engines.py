@@ -11,7 +11,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.torch_dtypes import TORCH
+from course_lib.errors import UsageError
 from course_lib.training.deepspeed_config import deepspeed_json
 from course_lib.training.loss_scale import LossScale
 from course_lib.training.muon import muon
@@ -55,6 +57,15 @@ def build(run: Run, model: nn.Module, batch: ResolvedBatch, rank: Rank) -> Engin
     if run.settings.uses_deepspeed(rank.ranks):
         return DeepSpeedEngine(run, model, batch)
     return PlainEngine(run, model, rank)
+
+
+def require_units(dtype: NumberFormat, device: torch.device) -> None:
+    """Raise UsageError if a GPU would only emulate the run's dtype, which is slow."""
+    if device.type == "cuda" and dtype == "bf16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UsageError(
+            f"precision.dtype: bf16 is not allowed: {torch.cuda.get_device_name(device)} has no units for it; "
+            "allowed: fp16, fp32"
+        )
 
 
 class PlainEngine:

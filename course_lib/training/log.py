@@ -88,24 +88,24 @@ class Meter:
         return averages
 
 
-def peak_flops(given: float | None) -> float | None:
-    """Return the device's peak [FLOP/s]: `given` [TFLOP/s] or that of PEAK_TFLOPS, None if it is unknown."""
+def peak_flops(given: float | None, device: Any) -> float | None:
+    """Return the peak of a PyTorch device [FLOP/s]: `given` [TFLOP/s] or that of PEAK_TFLOPS, None if unknown."""
     import torch
 
     if given is not None:
         return given * 1e12
-    if not torch.cuda.is_available():
+    if device.type != "cuda":
         return None
-    name = torch.cuda.get_device_name()
+    name = torch.cuda.get_device_name(device)
     return next((peak * 1e12 for card, peak in PEAK_TFLOPS.items() if re.search(rf"\b{card}\b", name)), None)
 
 
-def peak_memory() -> int:
-    """Return the peak memory use of this rank so far [bytes]: on its GPU if there is one, otherwise in its process."""
+def peak_memory(device: Any) -> int:
+    """Return the peak memory use of this rank so far [bytes]: on its device if that is a GPU, else in its process."""
     import torch
 
-    if torch.cuda.is_available():
-        return int(torch.cuda.max_memory_allocated())
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -70,6 +70,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         chosen, folder = settings.engine, settings.engine.output_dir
         if problem := settings.problem_with_ranks(rank.ranks):
             raise UsageError(problem)
+        engines.require_units(settings.precision.dtype, rank.device)
         run.check()
         batch = settings.batch.resolve(rank.ranks)
         # None if the time decides.
@@ -111,7 +112,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
             tokens_per_step=batch.total * data.tokens_per_sample,
             ranks=rank.ranks,
             flops_per_token=data.flops_per_token,
-            peak_flops=log.peak_flops(chosen.peak_tflops),
+            peak_flops=log.peak_flops(chosen.peak_tflops, rank.device),
         )
         trackers = stack.enter_context(Trackers(settings, rank))
         bar = stack.enter_context(progress(steps, "step", run.title(), start))
@@ -169,7 +170,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
                 values = {"loss": mean, "learning_rate": rate}
                 if norm is not None:
                     values["grad_norm"] = float(norm)
-                values |= meter.read(step) | {"memory": log.peak_memory()} | engine.fp16_facts()
+                values |= meter.read(step) | {"memory": log.peak_memory(rank.device)} | engine.fp16_facts()
                 report("train", step, **values, epoch=step * batch.total / data.samples_per_epoch)
             # All ranks stop after the same step. They ask each other without the device, which does not wait.
             stops = rank.any(stop_request.cause is not None)
@@ -194,15 +195,22 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
 
 def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]) -> Trained:
-    """Start the ranks, each of which calls `train`, and wait for them."""
-    if problem := run.settings.problem_with_ranks(found.ranks):
+    """Start the ranks, each of which calls `train`, and wait for them. They check again what is checked here."""
+    run = run_dir.with_batch_of_run(run, found.ranks, on_message)
+    settings: RunConfig = run.settings
+    folder = settings.engine.output_dir
+    if problem := settings.problem_with_ranks(found.ranks):
         raise UsageError(problem)
     run.check()
-    steps = run.steps(run.settings.batch.resolve(found.ranks))
+    batch = settings.batch.resolve(found.ranks)
+    steps = run.steps(batch)
+    # Only one rank trains for a time.
     assert steps
-    folder = run.settings.engine.output_dir
-    starter.start(run, found, steps, resume, on_message)
-    return Trained(folder, steps, log.read(folder))
+    with run_dir.sole_user(folder):
+        start, _ = run_dir.require_usable(run, batch, resume, run.identity)
+    if start < steps:
+        starter.start(run, found, steps, resume, on_message)
+    return Trained(folder, max(start, steps), log.read(folder))
 
 
 def _places(start: int, steps: int | None, batch: ResolvedBatch, rank: Rank) -> Iterator[range]:

@@ -1,5 +1,6 @@
 """The loss scale of fp16, which keeps small gradients from becoming 0."""
 
+from course_lib.errors import CourseError
 from course_lib.training.settings import PrecisionConfig
 
 
@@ -17,16 +18,27 @@ class LossScale:
         self.good_steps = 0  # since the last overflow
 
     def update(self, overflows: bool) -> None:
-        """Take note of a step, which was skipped if its gradients overflowed."""
+        """Take note of a step, which was skipped if its gradients overflowed.
+
+        Raises CourseError if they overflow at the smallest scale.
+        """
+        before = self.good_steps
         self.skipped += overflows
-        self.good_steps = 0 if overflows else self.good_steps + 1
+        self.good_steps = 0 if overflows else before + 1
         # a fixed scale
         if self.wanted.loss_scale:
             return
         if overflows and self.tolerated:
             self.tolerated -= 1
         elif overflows:
-            self.value = max(self.value / 2, self.wanted.min_loss_scale)
-        elif self.good_steps % self.wanted.loss_scale_window == 0:
+            smallest = self.wanted.min_loss_scale
+            if self.value == smallest:
+                raise CourseError(
+                    f"gradients overflow at the smallest loss scale, {smallest:g} (precision.min_loss_scale): lower "
+                    "optimizer.lr.max, or train in bf16 instead of fp16"
+                )
+            self.value = max(self.value / 2, smallest)
+        # DeepSpeed counts the good steps before this one.
+        elif before and before % self.wanted.loss_scale_window == 0:
             self.value *= 2
             self.tolerated = self.wanted.hysteresis - 1

@@ -25,6 +25,9 @@ def as_before(settings: RunConfig) -> Iterator[None]:
     on_gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
     of_gpus = torch.cuda.get_rng_state_all() if on_gpu else []
     threads = torch.get_num_threads()
+    if on_gpu:
+        # The log has the peak of this run.
+        torch.cuda.reset_peak_memory_stats()
     try:
         # By default, glibc returns the logits' memory to the system after each step, and the system zeroes it again.
         _mallopt({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: 1 << 30})

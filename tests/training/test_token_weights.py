@@ -45,10 +45,12 @@ def runs_of(place: Path, run: Path, micro: int, number: int = 1) -> dict[str, Ru
     """A run of each kind, whose samples have uneven lengths; experts have room for every token, routers no loss."""
     more = (*SHARED, f"batch.micro_size={micro}", f"launch.ranks={number}")
     packed = (*more, f"data.input=[{place}/gpt2/uneven]", "data.packing=best-fit")
-    neox = ("model.architecture=gpt-neox", "data.mask_loss_at_eod=true", "zero.stage=3")
+    neox = ("model.architecture=gpt-neox", "data.mask_loss_at_eod=true")
+    # With this offload, one rank has DeepSpeed, too: stage 3 draws the weights of a new model in another order.
+    sharded = ("zero.stage=3", "zero.offload_param=true")
     return {
         "GPT-2": Gpt2(pretrain.settings(place / "gpt2", run / "gpt2", *packed)),
-        "GPT-NeoX": Gpt2(pretrain.settings(place / "gpt2", run / "neox", *packed, *neox)),
+        "GPT-NeoX": Gpt2(pretrain.settings(place / "gpt2", run / "neox", *packed, *neox, *sharded)),
         "prefix": PrefixRun(prefix.settings(place / "prefix", run / "prefix", *more, "data.form=pairs", "zero.stage=2")),
         "GPTSAN": Gptsan(gptsan.settings(
             place / "gptsan", run / "gptsan", *more, "loss.router_balance=0", "loss.router_jitter=0", "loss.z_loss=0.1",
