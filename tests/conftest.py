@@ -38,7 +38,6 @@ REHEARSE = (
     "tests/test_cache.py",
     "tests/test_slides.py",
     "tests/test_wheelhouse.py",
-    "tests/training/test_fp16.py",
     "tests/training/test_slurm.py",
 )
 
@@ -76,6 +75,17 @@ SLOW = (
     "tests/test_parallel.py",
     "tests/test_verbs.py",
     "tests/test_workspace.py",
+)
+
+# What `make check` runs of these all the same: each kind of run for a few steps, in process.
+QUICK = (
+    "tests/training/test_fp16.py",
+    "tests/training/test_hardware.py",
+    "tests/training/test_log.py",
+    "tests/training/test_loop.py",
+    "tests/training/test_lr_schedule.py",
+    "tests/training/test_resume_tokenizer.py",
+    "tests/training/test_runs_folder.py",
 )
 
 # What two workers do first, in an order in which they do not wait for each other's products, and not four ranks train on
@@ -139,7 +149,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(REHEARSE):
             item.add_marker(pytest.mark.rehearse)
-        if item.nodeid.startswith(SLOW) or item.get_closest_marker("rehearse"):
+        is_slow = item.nodeid.startswith(SLOW) and not item.nodeid.startswith(QUICK)
+        if is_slow or item.get_closest_marker("rehearse"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: _rank(item, (*FIRST, *SLOW)))
 

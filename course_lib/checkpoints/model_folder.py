@@ -8,6 +8,7 @@ from unittest import mock
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.integrations import is_deepspeed_zero3_enabled
 
 from course_lib.checkpoints import tokenizer_settings, weight_files
 from course_lib.checkpoints.quiet import quiet
@@ -108,6 +109,9 @@ def _require_plausible(model_class: Any, folder: Path, config: Any) -> None:
     for name, tensor in stored.items():
         weight_files.require_float(folder, name, tensor)
     require_layers(folder, config, len(stored))
+    if is_deepspeed_zero3_enabled():
+        # transformers would shard the model, which it cannot do on the meta device.
+        return
     try:
         # `from_config` is that of AutoModelForCausalLM.
         create = getattr(model_class, "from_config", model_class)

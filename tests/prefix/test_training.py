@@ -1,4 +1,4 @@
-"""Real runs under DeepSpeed on CPU ranks: held against plain PyTorch, killed, resumed, sharded, and refused where it makes no sense."""
+"""Real runs: held against PyTorch by hand, killed, resumed, sharded on two ranks, and refused where it makes no sense."""
 
 import json
 from pathlib import Path
@@ -91,7 +91,6 @@ def exported_prefix(run: Path) -> torch.Tensor:
     return read(run / FILE).values
 
 
-@pytest.mark.rehearse  # chapter 6 compares its own loop with DeepSpeed
 def test_it_is_the_training_of_plain_pytorch(place, whole):
     run, before = whole
     model = same_as_by_hand(run, settings(place, run.folder))
@@ -106,7 +105,6 @@ def test_it_is_the_training_of_plain_pytorch(place, whole):
     assert names and all(name.startswith("encoder.") for name in names)
 
 
-@pytest.mark.rehearse
 def test_a_run_is_resumed_with_its_own_settings_and_base_only(place, whole, tmp_path):
     run = whole[0].folder
     with pytest.raises(UsageError, match=r"model.length: 6 is not allowed: the run in .* has 5"):
@@ -145,7 +143,6 @@ def test_sharded_in_bf16_without_mlp(place, tmp_path):
     assert 0 < moved.mean() < 0.1 and moved.max() < 0.2  # from the warm start on: 8 steps of at most 0.01, and bf16
 
 
-@pytest.mark.rehearse
 def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
     given = settings(place, tmp_path / "run", "model.method=full", "zero.stage=1", "optimizer.weight_decay=0.1")
     run = train(PrefixRun(given))
@@ -161,7 +158,6 @@ def test_the_whole_base_can_be_trained_instead(place, tmp_path, capsys):
     assert AutoTokenizer.from_pretrained(tmp_path / "model")
 
 
-@pytest.mark.rehearse
 def test_a_prefix_file_names_no_folder_of_the_machine(whole, place, tmp_path):
     export(whole[0].folder, tmp_path / "prefix")
     assert str(place).encode() not in (tmp_path / "prefix").read_bytes()

@@ -1,4 +1,4 @@
-"""Real runs on two CPU ranks, compared, killed, resumed and broken."""
+"""Real runs on two CPU ranks: compared, killed, resumed and broken; on one rank what needs no more."""
 
 import json
 import os
@@ -198,17 +198,18 @@ def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     run = tmp_path / "run"
     until(lambda: (run / "log.jsonl").exists() and log.read(run)[-1]["step"] >= 7, process)
-    children = psutil.Process(process.pid).children(recursive=True)
-    ranks = {child.environ()["RANK"]: child for child in children}
-    ranks["1"].kill()
-    message = process.communicate(timeout=LIMIT)[1].decode()
+    ranks = {child.environ().get("RANK"): child for child in psutil.Process(process.pid).children()}
+    try:
+        ranks["1"].kill()
+        message = process.communicate(timeout=LIMIT)[1].decode()
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert message.count("\n") == 1
     assert "rank 1 ended without an error message" in message and "--resume continues from checkpoint-" in message
     assert not ranks["0"].is_running()
 
 
-@pytest.mark.rehearse
 def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
     # nothing but </s>, whose loss is masked: 0 / 0
     with IndexedWriter(tmp_path / "ends", dtype_for(VOCABULARY)) as writer:

@@ -50,4 +50,4 @@ def test_bf16_is_refused_on_a_card_that_would_emulate_it(tmp_path: Path, monkeyp
     run = Gpt2(config.build(PretrainConfig, {}, ["precision.dtype=bf16", f"engine.output_dir={tmp_path}/run"]))
     with pytest.raises(UsageError, match=r"precision\.dtype: bf16 is not allowed: Tesla T4 .* allowed: fp16, fp32$"):
         loop.train(run)
-    assert not [path for path in (tmp_path / "run").iterdir()]
+    assert not list((tmp_path / "run").iterdir())
