@@ -52,7 +52,8 @@ def sole_user(folder: Path) -> Iterator[None]:
     lock = folder / ".lock"
     is_new = not lock.exists()
     try:
-        with FileLock(lock, timeout=0):
+        # A rank that has just been killed may hold the lock for a moment.
+        with FileLock(lock, timeout=2):
             try:
                 yield
             except UsageError:

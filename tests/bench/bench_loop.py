@@ -1,6 +1,6 @@
 """Tokens per second of `train` against a plain loop: the prototype in tests/training/prototype.py, with Muon.
 
-    python -m tests.bench.bench_training [--shape 256 6 4 256 16] [--dtype bf16] [--steps 8] [--rounds 3] [--threads 1]
+    python -m tests.bench.bench_loop [--shape 256 6 4 256 16] [--dtype bf16] [--steps 8] [--rounds 3] [--threads 1]
 
 The same shape, tokens, optimizer, number format and allocator settings, not compiled on CPU, compiled on a card. The
 sides take turns, each in a process of its own; a turn is the second and third of three times `--steps` steps.
@@ -154,7 +154,7 @@ def main() -> None:
     speeds: dict[str, list[float]] = {side: [] for side in SIDES}
     for _ in range(rounds):
         for side, found in speeds.items():
-            command = [sys.executable, "-m", "tests.bench.bench_training", "--side", side, "--dtype", chosen.dtype]
+            command = [sys.executable, "-m", "tests.bench.bench_loop", "--side", side, "--dtype", chosen.dtype]
             command += ["--steps", str(steps), "--threads", str(chosen.threads), "--shape", *map(str, shape)]
             command += ["--busy"] if chosen.busy else []
             environment = os.environ | KEEP_MEMORY | {"OMP_NUM_THREADS": str(chosen.threads)}
