@@ -4,9 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.integrations import is_deepspeed_zero3_enabled
 
 from course_lib.checkpoints import tokenizer_settings, weight_files
 from course_lib.checkpoints.quiet import quiet
@@ -54,6 +56,14 @@ def load_model(folder: Path, dtype: torch.dtype | str = "auto", attention: str |
     return load_weights(AutoModelForCausalLM, folder, read_config(folder), **options)
 
 
+def save_model(model: Any, folder: Path) -> None:
+    """Write a model to a Hugging Face folder. It is none of DeepSpeed's engines, whose import would take 1.7 s."""
+    from accelerate.utils import other as accelerate
+
+    with quiet(), mock.patch.object(accelerate, "is_deepspeed_available", return_value=False):
+        model.save_pretrained(folder)
+
+
 def load_weights(model_class: Any, folder: Path, config: Any, **options: Any) -> Any:
     """Load a model in eval mode with `model_class.from_pretrained`; no weight may be missing, unknown or not finite."""
     _require_plausible(model_class, folder, config)
@@ -99,6 +109,9 @@ def _require_plausible(model_class: Any, folder: Path, config: Any) -> None:
     for name, tensor in stored.items():
         weight_files.require_float(folder, name, tensor)
     require_layers(folder, config, len(stored))
+    if is_deepspeed_zero3_enabled():
+        # transformers would shard the model, which it cannot do on the meta device.
+        return
     try:
         # `from_config` is that of AutoModelForCausalLM.
         create = getattr(model_class, "from_config", model_class)

@@ -64,7 +64,7 @@ ROAD: dict[str, dict[str, Verb]] = {
         "tokenize": Verb(lambda: corpus.tokenize, "Tokenize a corpus into Megatron's indexed format"),
         "tokens": Verb(lambda: corpus.tokens, "Count, merge or repair token files"),
         "memory": Verb(lambda: runs.memory, "Plan the GPU memory of a training run"),
-        "pretrain": Verb(lambda: train.pretrain, "Pretrain a GPT-2 or GPT-NeoX with DeepSpeed"),
+        "pretrain": Verb(lambda: train.pretrain, "Pretrain a GPT-2 or GPT-NeoX"),
         "export": Verb(lambda: runs.export, "Export what a run has trained: a model or a prefix"),
         "convert megatron": Verb(lambda: models.convert_megatron, "Turn a Megatron-DeepSpeed GPT into a GPT-2"),
         "generate": Verb(lambda: models.generate, "Continue raw Japanese texts with a model"),
@@ -80,7 +80,7 @@ ROAD: dict[str, dict[str, Verb]] = {
         "gptsan generate": Verb(lambda: gptsan.generate, "Continue texts, steered by the spout"),
     },
     mark("Prefix tuning"): {
-        "prefix train": Verb(lambda: train.prefix_train, "Train a prefix of a frozen model with DeepSpeed"),
+        "prefix train": Verb(lambda: train.prefix_train, "Train a prefix of a frozen model"),
         "prefix generate": Verb(lambda: prefix.generate, "Continue texts without and with prefixes"),
         "prefix convert": Verb(lambda: prefix.convert, "Write a prefix in another form"),
     },

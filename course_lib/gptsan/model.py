@@ -172,7 +172,7 @@ class GPTSanForCausalLM(GPTSanPreTrainedModel):
 
     The weight of the head is tied to the embedding. Its bias, one value per vocabulary entry, is a buffer: it is
     loaded, but not trained. If an expert overflows, the result for a token depends on the other tokens in the same
-    forward pass. generate.py writes texts, task.py has the loss.
+    forward pass. generate.py writes texts, run.py has the loss.
     """
 
     _tied_weights_keys: ClassVar[dict[str, str]] = {"lm_head.weight": "model.embed_tokens.weight"}

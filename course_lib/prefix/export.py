@@ -8,7 +8,7 @@ import orjson
 import torch
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.quiet import quiet
+from course_lib.checkpoints.model_folder import save_model
 from course_lib.checkpoints.training_state import read_weights
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
@@ -60,6 +60,5 @@ def _write_model(settings: PrefixConfig, run: Path, tensors: dict[str, Any], tar
     # The samples that it learned have nothing before them, other than the documents of a base (text_codec.py).
     model.generation_config.bos_token_id = model.config.bos_token_id
     with run_dir.export_folder(run, target) as folder:
-        with quiet():
-            model.save_pretrained(folder)
+        save_model(model, folder)
         shutil.copytree(run / "tokenizer", folder, dirs_exist_ok=True)

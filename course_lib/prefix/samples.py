@@ -90,7 +90,7 @@ def padded(examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
 
 
 def batches(examples: Sequence[Example], steps: int, seed: int, size: int = 8) -> list[tuple[Tensor, Tensor]]:
-    """Return ids and labels of each step, in the order in which a run of the launcher with this seed draws them."""
+    """Return ids and labels of each step, in the order in which a run with this seed reads them."""
     drawn = Samples(examples, steps * size, seed)
     return [padded([drawn[start + n] for n in range(size)]) for start in range(0, steps * size, size)]
 

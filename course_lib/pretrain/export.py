@@ -13,9 +13,8 @@ from huggingface_hub import ModelCard, ModelCardData
 from transformers import AutoModelForCausalLM, GenerationConfig, GPTNeoXConfig
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.model_folder import load_tokenizer
+from course_lib.checkpoints.model_folder import load_tokenizer, save_model
 from course_lib.checkpoints.number_formats import NumberFormat
-from course_lib.checkpoints.quiet import quiet
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.checkpoints.training_state import Weights, read_weights
@@ -135,8 +134,7 @@ def export(
         stored = dtype or weights.trained_as
         model = _build(shape, weights, TORCH[stored], found, without)
         model.generation_config = _generation_defaults(shape, len(tokenizer))
-        with quiet():
-            model.save_pretrained(folder)
+        save_model(model, folder)
         copy_tokenizer(run / "tokenizer", folder, shape.max_position_embeddings)
         facts = {
             "step": step,

@@ -4,14 +4,43 @@ loop.py trains the same model on the same samples with the same losses; section 
 compare the two.
 """
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainingArguments
+from torch.utils.data import Subset
+from transformers import Trainer, TrainingArguments, set_seed
 
+from course_lib.pretrain.config import PretrainConfig
 from course_lib.pretrain.gpt2 import Gpt2, collate
+from course_lib.training import extensions
 from course_lib.training.deepspeed_config import deepspeed_json, with_optimizer
+from course_lib.training.starter import free_port
+
+
+def train(_process: int, settings: PretrainConfig, folder: Path) -> None:
+    """Train in a process that torch.multiprocessing.spawn has started; write the loss of each step to losses.json."""
+    os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    os.environ["MASTER_PORT"] = str(free_port())
+    if settings.launch.device == "cpu":
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    extensions.skip_shared_memory()
+    # What the libraries print goes to a file.
+    printed = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT)
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+
+    run = Gpt2(settings)
+    chosen = arguments(run, folder / "trainer")
+    number = chosen.max_steps * settings.batch.resolve(1).total
+    samples = Subset(run.data(number).train, range(number))
+    set_seed(settings.engine.seed)
+    trainer = Trainer(run.model(), chosen, collator(run), samples)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    (folder / "losses.json").write_text(json.dumps(losses), encoding="utf8")
 
 
 def arguments(run: Gpt2, folder: Path) -> TrainingArguments:

@@ -1,1 +1,1 @@
-"""Training runs for any model: settings, tasks, launcher, ranks, log, checkpoints and memory planner."""
+"""Training runs for any model: settings, the loop, ranks, log, checkpoints and memory planner."""

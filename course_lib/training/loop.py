@@ -195,15 +195,24 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
 
 def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]) -> Trained:
-    """Start the ranks, each of which calls `train`, and wait for them."""
-    if problem := run.settings.problem_with_ranks(found.ranks):
+    """Start the ranks, each of which calls `train`, and wait for them. They check again what is checked here."""
+    if not run.verb:
+        raise UsageError(f"launch.ranks: {found.ranks} is not allowed: no command trains {run.title()}; allowed: 1")
+    run = run_dir.with_batch_of_run(run, found.ranks, on_message)
+    settings: RunConfig = run.settings
+    folder = settings.engine.output_dir
+    if problem := settings.problem_with_ranks(found.ranks):
         raise UsageError(problem)
     run.check()
-    steps = run.steps(run.settings.batch.resolve(found.ranks))
+    batch = settings.batch.resolve(found.ranks)
+    steps = run.steps(batch)
+    # Only one rank trains for a time.
     assert steps
-    folder = run.settings.engine.output_dir
-    starter.start(run, found, steps, resume, on_message)
-    return Trained(folder, steps, log.read(folder))
+    with run_dir.sole_user(folder):
+        start, _ = run_dir.require_usable(run, batch, resume, run.identity)
+    if start < steps:
+        starter.start(run, found, steps, resume, on_message)
+    return Trained(folder, max(start, steps), log.read(folder))
 
 
 def _places(start: int, steps: int | None, batch: ResolvedBatch, rank: Rank) -> Iterator[range]:

@@ -87,14 +87,15 @@ def joined(settings: RunConfig) -> Iterator[Rank]:
     Afterwards the process is as before: without a process group, with its environment variables.
     """
     environment, excepthook = dict(os.environ), sys.excepthook
-    several, failed = started_as_rank(), True
+    several = started_as_rank()
     follow_starter()
     try:
         yield _join(settings, several)
-        failed = False
+        if several:
+            _leave()
     finally:
-        # After an error, this could wait for the other ranks for ever. The process of a rank ends anyway.
-        if not (failed and several):
+        # After an error, one of several ranks could wait for the others for ever, and its process ends anyway.
+        if not several and settings.uses_deepspeed(1):
             _leave()
         # PyTorch installs one that names the rank.
         sys.excepthook = excepthook

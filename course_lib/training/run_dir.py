@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,8 @@ def sole_user(folder: Path) -> Iterator[None]:
     lock = folder / ".lock"
     is_new = not lock.exists()
     try:
-        with FileLock(lock, timeout=0):
+        # A rank that has just been killed may hold the lock for a moment.
+        with FileLock(lock, timeout=2):
             try:
                 yield
             except UsageError:
@@ -89,41 +91,57 @@ def require_own(run: Run) -> None:
         raise UsageError(tr(message, folder=folder))
 
 
-def prepare(run: Run, batch: ResolvedBatch, resume: bool, on_message: Callable[[str], None]) -> int:
-    """Write the files that the ranks read, and return the step to continue from, which is 0 for a new run."""
+def require_usable(
+    run: Run, batch: ResolvedBatch, resume: bool, identity: Callable[[], dict[str, Any]]
+) -> tuple[int, list[str]]:
+    """Return the step to continue from, 0 for a new run, and remarks. Nothing is written.
+
+    Raises UsageError or CourseError if the run may not train in its folder. Its identity is computed only if need be.
+    """
+    require_own(run)
     settings = run.settings
     folder: Path = settings.engine.output_dir
-    require_own(run)
     whole = checkpoint.whole_checkpoints(folder)
     if not whole:
         checkpoint.require_undamaged(folder)
-    start_step = checkpoint.step_of(whole[0]) if whole else 0
-    identity = run.identity()
-    facts = {key: value for key, value in identity.items() if key != "settings"}
-    if whole and not resume:
+        nothing = mark("nothing to resume in {folder}: training from the start")
+        return 0, [tr(nothing, folder=folder)] if resume else []
+    if not resume:
         raise UsageError(
             tr("engine.output_dir: {folder} holds a run; --resume continues it, "
                "another engine.output_dir starts a new one", folder=folder)
         )  # fmt: skip
-    for damaged in map(checkpoint.damage, checkpoint.newer_than(folder, start_step) if whole else ()):
+    earlier: Any = config.load(run.settings_class, folder / CONFIG)
+    _require_same(run, earlier, batch, identity())
+    _require_same_tokenizer(run)
+    latest, remarks = whole[0], []
+    for damaged in map(checkpoint.damage, checkpoint.newer_than(folder, checkpoint.step_of(latest))):
         if damaged:
-            on_message(tr("{problem}; the run continues from {checkpoint}", problem=damaged, checkpoint=whole[0].name))
-    if whole:
-        earlier: Any = config.load(run.settings_class, folder / CONFIG)
-        _require_same(run, earlier, batch, identity)
-        _require_same_tokenizer(run)
-        ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(whole[0])
-        if ranks != saved_by:
-            line = mark("{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ")
-            on_message(tr(line, checkpoint=whole[0].name, before=saved_by, ranks=ranks))
-        if earlier.lengths() != settings.lengths():
-            on_message(tr("the training length was changed: learning rate and sample order now follow the new one"))
+            line = mark("{problem}; the run continues from {checkpoint}")
+            remarks.append(tr(line, problem=damaged, checkpoint=latest.name))
+    ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(latest)
+    if ranks != saved_by:
+        line = mark("{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ")
+        remarks.append(tr(line, checkpoint=latest.name, before=saved_by, ranks=ranks))
+    if earlier.lengths() != settings.lengths():
+        remarks.append(tr("the training length was changed: learning rate and sample order now follow the new one"))
+    return checkpoint.step_of(latest), remarks
+
+
+def prepare(run: Run, batch: ResolvedBatch, resume: bool, on_message: Callable[[str], None]) -> int:
+    """Write the files that a run begins with, and return the step to continue from, which is 0 for a new run."""
+    settings = run.settings
+    folder: Path = settings.engine.output_dir
+    identity = cache(run.identity)
+    start_step, remarks = require_usable(run, batch, resume, identity)
+    for remark in remarks:
+        on_message(remark)
+    facts = {key: value for key, value in identity().items() if key != "settings"}
+    if start_step:
         log.keep_until(folder, start_step)
     else:
         # Discard the log of an earlier attempt that saved no checkpoint.
         (folder / log.FILE).unlink(missing_ok=True)
-        if resume:
-            on_message(tr("nothing to resume in {folder}: training from the start", folder=folder))
     contents: dict[str, Any] = {
         # The first file marks the folder as a run.
         CONFIG: config.to_yaml(settings),
@@ -135,7 +153,7 @@ def prepare(run: Run, batch: ResolvedBatch, resume: bool, on_message: Callable[[
             is_yaml = name == CONFIG
             file.write(content.encode() if is_yaml else orjson.dumps(content, option=orjson.OPT_INDENT_2))
     checkpoint.begin_record(folder)
-    if not whole:
+    if not start_step:
         with atomic_folder(folder / TOKENIZER, ours=True) as copy:
             run.copy_tokenizer(copy)
     return start_step

@@ -220,7 +220,9 @@ class LaunchConfig:
     hostfile: Path | None = setting(None, "DeepSpeed hostfile with lines `name slots=8`; unset: only this node")
     master_addr: str = setting("", "address of the first node, for several; unset: that which it or Slurm tells")
     master_port: int = setting(0, "port of the first node for its ranks; 0 = a free one", ge=0, lt=1 << 16)
-    threads: int | None = setting(None, "CPU threads per rank; unset: cores / ranks", ge=1, le=1024)
+    threads: int | None = setting(
+        None, "CPU threads per rank; unset: cores / ranks, or 1 for a small model on one rank", ge=1, le=1024
+    )
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
 
 

@@ -11,10 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from course_lib.errors import UsageError
 from course_lib.parallel import default_workers
 from course_lib.settings import config
-from course_lib.training import run_dir
 from course_lib.training.interruptions import STARTED
 from course_lib.training.nodes import SSH, Nodes, gpus
 from course_lib.training.run import Run
@@ -31,13 +29,10 @@ PASSED_ON = (
 def start(run: Run, nodes: Nodes, steps: int | None, resume: bool, on_message: Callable[[str], None]) -> None:
     """Train with several ranks, and return after the last step; `on_message` gets what the first rank prints.
 
-    Raises UsageError or CourseError if a rank fails, or if the run is interrupted.
+    The run's folder exists, and is one in which the run may train. Raises UsageError or CourseError if a rank fails, or
+    if the run is interrupted.
     """
-    if not run.verb:
-        raise UsageError(f"launch.ranks: {nodes.ranks} is not allowed: no command trains {run.title()}; allowed: 1")
-    run_dir.require_own(run)
     folder: Path = run.settings.engine.output_dir
-    folder.mkdir(parents=True, exist_ok=True)
     # The ranks of all nodes can read it there.
     settings_file = folder / f".ranks-{os.getpid()}.yaml"
     command = [*COURSE, *run.verb.split(), "-c", str(settings_file), *(["--resume"] if resume else [])]

@@ -4,6 +4,7 @@ A checkpoint names everything by parameter (checkpoints/state_files.py), so any 
 can load it. All ranks call `save` and `load`, because under ZeRO each has a part of the state.
 """
 
+import io
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,8 +67,11 @@ def save(engine: Engine, folder: Path, rank: Rank, facts: Mapping[str, Any], fro
             if entry.owner == rank.number:
                 file.write(value)
     path = folder / _generators_of(rank.number)
+    # On a full disk, torch.save to a file raises a RuntimeError that does not say so.
+    states = io.BytesIO()
+    torch.save(generators(rank.device), states)
     with naming(path):
-        torch.save(generators(rank.device), path)
+        path.write_bytes(states.getvalue())
     if rank.first:
         dtype = next(name for name, each in TORCH.items() if each == engine.dtype)
         state = TrainingState(

@@ -200,6 +200,8 @@ class Watch:
         """Show the step, the loss and the speed of the last line in the log."""
         entries = log.tail(self.folder)
         if not entries or entries[-1]["step"] == self.reached:
+            # While the ranks start, the bar's clock shows that it waits.
+            self.bar.update(0)
             return
         self.bar.set_description(tr("training {task}", task=self.run.title()), refresh=False)
         for entry in entries:

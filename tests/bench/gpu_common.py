@@ -3,8 +3,7 @@
 A part is one process, which gpu_all.py starts. It returns plain values for its JSON file, or raises Late.
 """
 
-import os
-import re
+import gc
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +28,6 @@ from course_lib.training.run import Run
 
 GB = 1e9
 SHARE = 0.92  # of the card that a plan may take: the planner need not be exact for its batch to fit
-NCCL = re.compile(r"NCCL version (\S+)")
 Values = dict[str, Any]
 
 
@@ -125,30 +123,34 @@ def matrix_rate(device: str, dtype: str) -> float:
 
 @contextmanager
 def held_on_device() -> Iterator[Callable[[], float]]:
-    """Watches how much more of the card is taken than before, caches and contexts included; gives the peak [bytes]."""
+    """Watches how much of the card is taken, caches and CUDA's context included; gives the peak [bytes].
+
+    No other process may use the card.
+    """
     if not torch.cuda.is_available():
         yield lambda: 0.0
         return
-    free, done = [torch.cuda.mem_get_info()[0]], threading.Event()
+    taken, done = [0], threading.Event()
 
     def watch() -> None:
         while not done.wait(0.05):
-            free.append(torch.cuda.mem_get_info()[0])
+            free, all_of_it = torch.cuda.mem_get_info()
+            taken.append(all_of_it - free)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        yield lambda: float(free[0] - min(free))
+        yield lambda: float(max(taken))
     finally:
         done.set()
         watcher.join()
 
 
-def batches(bench: Bench, task: Callable[[int, str], Run]) -> Iterator[Callable[[], Run]]:
-    """Yields what makes a task for a micro batch, the largest first; blocks are recomputed where 4 does not fit."""
+def batches(bench: Bench, run: Callable[[int, str], Run]) -> Iterator[Callable[[], Run]]:
+    """Yields what makes a run of a micro batch, the largest first; blocks are recomputed where 4 does not fit."""
     for recompute, sizes in {"none": (32, 16, 8, 4), "full": (32, 16, 8, 4, 2, 1)}.items():
         for micro in sizes:
-            yield partial(task, 8 if bench.tiny else micro, recompute)
+            yield partial(run, 8 if bench.tiny else micro, recompute)
 
 
 def largest(bench: Bench, choices: Iterable[Callable[[], Run]]) -> tuple[Run, Values]:
@@ -159,25 +161,26 @@ def largest(bench: Bench, choices: Iterable[Callable[[], Run]]) -> tuple[Run, Va
     """
     refused: list[str] = []
     for choice in choices:
-        task = choice()
-        if plan(task.settings, 1).total > bench.room:
+        run = choice()
+        if plan(run.settings, 1).total > bench.room:
             continue
         try:
-            return task, measure(bench, task) | {"out_of_memory_before": refused}
-        except CourseError as error:
-            if not str(error).startswith("out of memory"):
-                raise
+            return run, measure(bench, run) | {"out_of_memory_before": refused}
+        except torch.OutOfMemoryError as error:
             print(error, flush=True)
-            refused.append(str(task.settings.engine.output_dir.name))
+            refused.append(str(run.settings.engine.output_dir.name))
+        # The error has held the run's tensors until here.
+        gc.collect()
+        torch.cuda.empty_cache()
     raise CourseError(f"no batch fits on this card; out of memory: {', '.join(refused) or 'none tried'}")
 
 
-def measure(bench: Bench, task: Run) -> Values:
-    """Trains for a few log entries through the launcher, and returns speed and memory, warm-up left out.
+def measure(bench: Bench, run: Run) -> Values:
+    """Trains for a few log entries in this process, and returns speed and memory, warm-up left out.
 
     The run is ended after its last measured step, so it saves nothing. Steps that it makes until then do not count.
     """
-    settings, seen = task.settings, 0
+    settings, seen = run.settings, 0
     rate = matrix_rate(bench.device, settings.precision.dtype)
 
     def say(line: str) -> None:
@@ -187,12 +190,10 @@ def measure(bench: Bench, task: Run) -> Values:
         if seen == bench.entries:
             raise Enough
 
-    os.environ["NCCL_DEBUG"] = "VERSION"
     with held_on_device() as peak, suppress(Enough):
-        train(task, on_message=say)
+        train(run, on_message=say)
     entries, planned = log.read(settings.engine.output_dir)[: bench.entries], plan(settings, 1)
     speed = median(entry["tokens_per_second"] for entry in entries[2:])
-    output = (settings.engine.output_dir / "output.txt").read_text(errors="replace")
     return {
         "dtype": settings.precision.dtype,
         "micro_batch": settings.batch.micro_size,
@@ -206,14 +207,13 @@ def measure(bench: Bench, task: Run) -> Values:
         "planned": planned.total,
         "plan": planned.parts,
         "losses": [entry["loss"] for entry in entries],
-        "nccl": version[1] if (version := NCCL.search(output)) else None,
     } | {key: entries[-1][key] for key in ("loss_scale", "skipped_steps") if key in entries[-1]}
 
 
 def common_changes(bench: Bench, name: str, dtype: str) -> Values:
     """The settings of a run that is measured and saves nothing, by dotted key."""
     return {
-        "precision.dtype": bench.precision(dtype), "zero.stage": 2, "zero.offload_optimizer": "false",
+        "precision.dtype": bench.precision(dtype), "zero.offload_optimizer": "false",
         "launch.ranks": 1, "engine.max_steps": 2 * bench.every * bench.entries, "engine.num_train_epochs": "null",
         "engine.save_steps": 1_000_000, "engine.logging_freq": bench.every, "engine.eval_freq": 0,
         "engine.tracking": "[]",

@@ -1,6 +1,6 @@
 """GPTSAN 2.8B with 14 extra layers, random weights: the extra stage over a frozen base, and generation.
 
-Training takes `course gptsan train`'s own path: bf16, ZeRO-2, with spout, examples of 1024 random tokens, the largest
+Training takes `course gptsan train`'s own path: bf16, one rank, with spout, examples of 1024 random tokens, the largest
 power of two up to 32 as micro batch that the planner lets on the card. Generation writes behind a prompt of 32 tokens,
 with a class on the spout.
 """
@@ -41,7 +41,7 @@ def shape(bench: Bench) -> GPTSANShape:
 def extra_stage(bench: Bench) -> Values:
     """The figures of training the extra layers and the spout."""
     _examples(bench)
-    _, found = largest(bench, batches(bench, partial(_task, bench)))
+    _, found = largest(bench, batches(bench, partial(_run, bench)))
     return {"kind": "training", "what": f"{_name(bench)}, base frozen"} | found
 
 
@@ -76,7 +76,7 @@ def _name(bench: Bench) -> str:
     return "GPTSAN tiny" if bench.tiny else "GPTSAN 2.8B + 14 layers"
 
 
-def _task(bench: Bench, micro: int, recompute: str) -> Run:
+def _run(bench: Bench, micro: int, recompute: str) -> Run:
     model: Any = {"shape": config.to_dict(shape(bench)), "ignore": BASE, "recompute": recompute}
     data = {"input": str(bench.folder / "examples"), "tokenizer": str(bench.folder / "tokenizer"), "held_out": 0.0}
     values = {"model": model, "data": data, "spout": {"mode": "onehot"}, "batch": {"micro_size": micro}}

@@ -51,10 +51,10 @@ def _weights(bench: Bench) -> None:
 
 def _choices(bench: Bench) -> Iterator[Callable[[], Run]]:
     for micro in (2,) if bench.tiny else (64, 32, 16, 8, 4, 2):
-        yield partial(_task, bench, micro)
+        yield partial(_run, bench, micro)
 
 
-def _task(bench: Bench, micro: int) -> Run:
+def _run(bench: Bench, micro: int) -> Run:
     changes = common_changes(bench, f"micro-{micro}", "fp16") | {
         "model.base": bench.folder / "base", "data.input": bench.folder / "texts.jsonl", "data.form": "samples",
         "data.begin": "with", "batch.local_size": micro, "batch.micro_size": micro,

@@ -1,8 +1,7 @@
 """GPT-2 124M, 345M and XL through `course pretrain`'s own path, on random tokens, sequences of 1024.
 
-ZeRO-2 with one rank under DeepSpeed's launcher, so NCCL, and the largest power of two up to 32 as micro batch that the
-planner lets on the card; each block is recomputed only where a micro batch of 4 does not fit without. Useful FLOPs are
-those of `flops_per_token`.
+One rank, and the largest power of two up to 32 as micro batch that the planner lets on the card; each block is
+recomputed only where a micro batch of 4 does not fit without. Useful FLOPs are those of `flops_per_token`.
 """
 
 from dataclasses import dataclass
@@ -55,7 +54,7 @@ RUNS = {
 def run(chosen: Run, bench: Bench) -> Values:
     """The figures of a run."""
     prepare(bench.folder)
-    _, found = largest(bench, batches(bench, partial(_task, chosen, bench)))
+    _, found = largest(bench, batches(bench, partial(_run, chosen, bench)))
     what = f"GPT-2 {'tiny' if bench.tiny else chosen.model}"
     return {"kind": "training", "what": what, "dropout": chosen.dropout} | found
 
@@ -63,7 +62,7 @@ def run(chosen: Run, bench: Bench) -> Values:
 PARTS = [Part(name, seconds, partial(run, chosen)) for name, (chosen, seconds) in RUNS.items()]
 
 
-def _task(chosen: Run, bench: Bench, micro: int, recompute: str) -> TrainingRun:
+def _run(chosen: Run, bench: Bench, micro: int, recompute: str) -> TrainingRun:
     length = 128 if bench.tiny else 1024
     changes = common_changes(bench, f"micro-{micro}-{recompute}", chosen.dtype) | {
         "data.input": f"[{bench.folder}/tokens]", "data.tokenizer": bench.folder / "tokenizer",

@@ -24,7 +24,6 @@ TRAININGS: Columns = {
     "planner / held": lambda row: f"{row['planned'] / row['held']:.2f}" if row["held"] else "",
     "loss": lambda row: f"{row['losses'][0]:.2f} → {row['losses'][-1]:.2f}",
     "skipped steps": lambda row: row.get("skipped_steps", ""),
-    "NCCL": lambda row: row["nccl"] or "none",
     "out of memory before": lambda row: ", ".join(row["out_of_memory_before"]),
 }
 KERNELS: Columns = {

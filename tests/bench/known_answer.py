@@ -1,6 +1,7 @@
 """A training whose answer is known: a GPT-2 on the small world must come close to the entropy of its generator.
 
     python -m tests.bench.known_answer -o FOLDER [--set launch.ranks=4] [--set precision.dtype=bf16]
+    python -m tests.bench.known_answer -o FOLDER --muon   # on one rank, half as many steps
 
 A training that is wrong without an error (a shifted target, a shard that is not updated, a number format that loses
 gradients) ends far above the source. Run it on a new machine, with its ranks, device and precision, before a long job.
@@ -11,6 +12,7 @@ import argparse
 import random
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
 
 from course_lib.evaluation.bits import bits
@@ -38,6 +40,10 @@ SETTINGS = "gpt2-tiny.yaml"
 TRAINING, HELD_OUT = (16_000, 0), (600, 1)
 # Bits per character above the source that a sound training stays below (README.md has the figures).
 ALLOWED = 0.08
+MUON = (
+    "optimizer.name=muon", "optimizer.lr.decay=trapezoid", "optimizer.lr.min=0", "launch.ranks=1",
+    "engine.max_steps=1160", "engine.save_steps=1160",
+)  # fmt: skip
 
 
 def prepare(folder: Path, vocab_size: int) -> tuple[Path, Path]:
@@ -60,7 +66,9 @@ def trained(folder: Path, changes: list[str]) -> Path:
         data=replace(settings.data, input=(tokens,), tokenizer=tokenizer),
         engine=replace(settings.engine, output_dir=folder / "run"),
     )
+    began, busy = perf_counter(), process_time()
     train(Gpt2(settings))
+    print(f"training: {perf_counter() - began:.0f} s, of which this process was busy {process_time() - busy:.0f} s")
     export(folder / "run", folder / "model")
     return folder / "model"
 
@@ -85,8 +93,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", type=Path, required=True, help="folder of the run, kept")
     parser.add_argument("--set", action="append", default=[], help="a setting of the run, as for course pretrain")
+    parser.add_argument("--muon", action="store_true", help=f"these settings first: {', '.join(MUON)}")
     chosen = parser.parse_args()
-    found = measure(trained(chosen.o, chosen.set))
+    found = measure(trained(chosen.o, [*(MUON if chosen.muon else ()), *chosen.set]))
     for name, value in found.items():
         print(f"{name}: {value:.3f} bits per character" if isinstance(value, float) else f"{name}: {value}")
     excess = found["model"] - found["source"]

@@ -29,8 +29,8 @@ from tests.bench import known_answer
 WIDTHS, STEPS, LAYERS, SAMPLES = (16, 32, 64, 128), (125, 250, 500, 1000, 2000), 2, 4
 
 
-def task_of(tokens: Path, tokenizer: Path, width: int, steps: int, seed: int, rate: float) -> Gpt2:
-    """Return the training task of a width and a number of steps."""
+def run_of(tokens: Path, tokenizer: Path, width: int, steps: int, seed: int, rate: float) -> Gpt2:
+    """Return the training run of a width and a number of steps."""
     changes = [
         f"model.hidden_size={width}", f"model.num_layers={LAYERS}", f"model.num_attention_heads={max(1, width // 16)}",
         f"model.initializer_range={width**-0.5:.3f}", f"optimizer.lr.max={rate}", f"optimizer.lr.min={rate / 20}",
@@ -40,23 +40,23 @@ def task_of(tokens: Path, tokenizer: Path, width: int, steps: int, seed: int, ra
     return Gpt2(replace(settings, data=replace(settings.data, input=(tokens,), tokenizer=tokenizer)))
 
 
-def train(task: Gpt2, steps: int) -> tuple[Any, int]:
+def train(run: Gpt2, steps: int) -> tuple[Any, int]:
     """Return a trained model and the number of its training tokens."""
-    torch.manual_seed(task.settings.engine.seed)
-    model, samples = task.model(), task.data(steps * SAMPLES).train
+    torch.manual_seed(run.settings.engine.seed)
+    model, samples = run.model(), run.data(steps * SAMPLES).train
     rows = [samples[index] for index in range(steps * SAMPLES)]
     batches = (collate(rows[at : at + SAMPLES]) for at in range(0, len(rows), SAMPLES))
-    quick.train(model, lambda batch: task.loss(model, batch), batches, task.settings.optimizer, steps)
+    quick.train(model, lambda batch: run.loss(model, batch), batches, run.settings.optimizer, steps)
     return model.eval(), sum(map(len, rows)) - len(rows)
 
 
 @torch.no_grad()
-def held_out_bits(model: Any, task: Gpt2, rows: list[Any]) -> float:
+def held_out_bits(model: Any, run: Gpt2, rows: list[Any]) -> float:
     """Return the bits of documents, each behind an end-of-document token."""
     nats = 0.0
     for at in range(0, len(rows), 40):
         batch = collate(rows[at : at + 40])
-        nats += float(task.loss(model, batch)) * int((batch["tokens"][:, 1:] >= 0).sum())
+        nats += float(run.loss(model, batch)) * int((batch["tokens"][:, 1:] >= 0).sum())
     return nats / np.log(2)
 
 
@@ -79,16 +79,16 @@ def main() -> None:
     for width, steps in product(chosen.widths, chosen.steps):
         best: list[Any] = []
         for rate in chosen.rates:
-            task = task_of(tokens, tokenizer, width, steps, chosen.seed, rate * (128 / width) ** 0.5)
-            model, read = train(task, steps)
-            end, validation = task.special_ids[1], task.splits.validation
+            run = run_of(tokens, tokenizer, width, steps, chosen.seed, rate * (128 / width) ** 0.5)
+            model, read = train(run, steps)
+            end, validation = run.special_ids[1], run.splits.validation
             choosing = [np.array([end, *validation.get(i, 0, int(size))]) for i, size in enumerate(validation.sizes)]
             best = min(
-                best or [np.inf], [held_out_bits(model, task, choosing), model, read, rate], key=lambda row: row[0]
+                best or [np.inf], [held_out_bits(model, run, choosing), model, read, rate], key=lambda row: row[0]
             )
         _, model, read, rate = best
         rows = sorted((np.array([end, *codec.encode(one.text), end]) for one in held), key=len)
-        bits, size = held_out_bits(model, task, rows) / characters, sum(map(torch.numel, model.parameters()))
+        bits, size = held_out_bits(model, run, rows) / characters, sum(map(torch.numel, model.parameters()))
         print(f"{width},{size},{steps},{read},{bits:.4f},{source:.4f},{rate},{chosen.seed}", flush=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from course_lib.training.loop import Trained, train
+from course_lib.training.loop import Trained, silent, train
 from course_lib.training.run import Run
 
 Measure = Callable[[int, Path], dict[str, float]]
@@ -33,11 +33,11 @@ def main(about: str | None, *measures: Measure) -> None:
             print(f"{name}: {mean(values):.3f} ± {stdev(values) if len(values) > 1 else 0:.3f}")
 
 
-def trained(task: Callable[[Any], Run], settings: Any, seed: int, folder: Path) -> Trained:
+def trained(kind: Callable[[Any], Run], settings: Any, seed: int, folder: Path) -> Trained:
     """Train with a seed in a folder; the last step is saved."""
     steps = settings.engine.max_steps or settings.engine.save_steps
     engine = replace(settings.engine, seed=seed, output_dir=folder, save_steps=steps)
-    return train(task(replace(settings, engine=engine)), on_message=lambda line: None)
+    return train(kind(replace(settings, engine=engine)), on_message=silent)
 
 
 def held_out_loss(run: Trained) -> float:

@@ -39,8 +39,8 @@ BALANCE_STEPS = 500
 
 def trained(settings: GptsanConfig, seed: int, place: Path) -> GPTSANGenerator:
     """Return the model of a run with this seed."""
-    trained = seeds.trained(Gptsan, settings, seed, place / "run")
-    Gptsan(config.load(GptsanConfig, trained.folder / CONFIG)).export(place / "model")
+    run = seeds.trained(Gptsan, settings, seed, place / "run")
+    Gptsan(config.load(GptsanConfig, run.folder / CONFIG)).export(place / "model")
     return GPTSANGenerator.open(place / "model")
 
 

@@ -14,7 +14,7 @@ from tests.bench.gpu_common import Bench, Part
 @pytest.mark.parametrize(
     "part", [gpu_pretrain.PARTS[0], gpu_gptsan.PARTS[0], gpu_prefix.PARTS[0]], ids=lambda part: part.name
 )
-def test_a_training_is_measured_through_the_launcher(tmp_path: Path, part: Part):
+def test_a_training_is_measured(tmp_path: Path, part: Part):
     found = part.run(Bench(tmp_path, True))
     assert all(found[key] > 0 for key in ("tokens_per_second", "share", "matrix_rate", "allocated", "planned"))
     json.dumps(found)

@@ -1,11 +1,14 @@
 """Model folders of strangers: every verb that reads one takes what older transformers left, and refuses the rest in one line."""
 
+import importlib.util
 import json
 import os
 import shutil
+import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -187,3 +190,17 @@ def test_an_index_that_names_no_file_or_one_elsewhere(gpt2: Path, capsys: pytest
         index.write_text(content)
         with pytest.raises(CourseError, match=message):
             digest(gpt2)
+
+
+def test_a_model_is_saved_without_the_import_of_deepspeed(
+    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deepspeed = ModuleType("deepspeed")
+    deepspeed.__spec__ = importlib.util.find_spec("deepspeed")
+    # Nothing can be imported from it.
+    monkeypatch.setitem(sys.modules, "deepspeed", deepspeed)
+    model = model_folder.load_model(gpt2)
+    with pytest.raises(ImportError):
+        model.save_pretrained(tmp_path / "direct")
+    model_folder.save_model(model, tmp_path / "saved")
+    assert load_file(tmp_path / "saved/model.safetensors").keys() == load_file(gpt2 / "model.safetensors").keys()

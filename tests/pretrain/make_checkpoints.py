@@ -1,4 +1,4 @@
-"""Makes the checkpoints of test_export.py: run by DeepSpeed's launcher on two ranks, `make_checkpoints.py OUT ROWS`.
+"""Makes the checkpoints of test_export.py: run in two ranks, `make_checkpoints.py OUT ROWS`.
 
 For each case OUT/NAME is a checkpoint as DeepSpeed writes it, and OUT/NAME.safetensors the weights that the engine itself reports:
 the fp32 master weights, or at stage 0 the model's.

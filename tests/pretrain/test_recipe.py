@@ -1,18 +1,15 @@
 """The loop trains as the recipe does: `transformers.Trainer` with DeepSpeed, on the same model and samples."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from course_lib.pretrain import recipe
 from course_lib.pretrain.gpt2 import Gpt2
-from course_lib.settings import config
 from course_lib.training.loop import train
+from torch.multiprocessing.spawn import spawn
 
 from tests.pretrain import test_training as pretrain
-from tests.training.ranks import free_port
 
 SETTINGS = (
     "launch.ranks=1", "engine.max_steps=20", "engine.logging_freq=1", "engine.eval_freq=0", "engine.test_iters=0",
@@ -25,18 +22,7 @@ def test_losses_are_those_of_the_trainer_with_deepspeed(tmp_path: Path, architec
     place = pretrain.inputs(tmp_path)
     chosen = f"model.architecture={architecture}", f"data.packing={packing}"
     settings = pretrain.settings(place, tmp_path / "run", *SETTINGS, *chosen)
-    (tmp_path / "run.yaml").write_text(config.to_yaml(settings), encoding="utf8")
-    command = [sys.executable, "-m", "tests.pretrain.recipe", str(tmp_path / "run.yaml"), str(tmp_path / "losses.json")]
-    rank = {
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
-    own = {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=os.environ | rank | own, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    spawn(recipe.train, (settings, tmp_path), nprocs=1)
     theirs = json.loads((tmp_path / "losses.json").read_text())
 
     trained = train(Gpt2(settings))

@@ -1,4 +1,4 @@
-"""What DeepSpeed really holds from stage 1 on: run by its launcher (two ranks), prints a line `[[name, stage, dtype, bytes of this rank], …]` per rank.
+"""What DeepSpeed really holds from stage 1 on: run in two ranks, prints a line `[[name, stage, dtype, bytes of this rank], …]` per rank.
 
 The argument is JSON: a list of GPT-2 and GPT-NeoX settings, or the shape of one GPTSAN whose base is frozen.
 Two micro batches make a step. Gradients are measured between them, the rest after the step: no temporary is alive then.

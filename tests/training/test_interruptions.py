@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -228,3 +229,36 @@ def test_a_killed_command_leaves_no_ranks(start: Callable[..., Command]) -> None
     command.end()
     until(lambda: not command.left())
     assert checkpoint.step_of(checkpoint.to_export(command.run)) >= 4
+
+
+@pytest.mark.rehearse
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_full_disk_ends_the_run_in_one_line(tmp_path: Path, ranks: int) -> None:
+    """RLIMIT_FSIZE stands for a full disk: a write over the limit fails."""
+    chosen = pretrain.settings(
+        pretrain.inputs(tmp_path), tmp_path / "run", *ENDLESS, f"launch.ranks={ranks}", "engine.save_steps=3"
+    )
+    (tmp_path / "c.yaml").write_text(config.to_yaml(chosen), encoding="utf8")
+    command = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(tmp_path / "c.yaml")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=LIMIT,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert (
+        done.stderr.startswith(f"course: {tmp_path}/run/checkpoints/checkpoint-3/") and "File too large" in done.stderr
+    )
+
+
+@pytest.mark.rehearse
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_two_commands_do_not_train_in_one_folder(start: Callable[..., Command], ranks: int) -> None:
+    command = start("pretrain", f"launch.ranks={ranks}")
+    command.wait_for_step(1)
+    output = command.run / "output.txt"
+    words = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(command.run.parent / "c.yaml"), "--resume"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT)
+    assert done.returncode == 1
+    assert done.stderr == f"course: {command.run}: another process is training here; choose another engine.output_dir\n"
+    assert "another process" not in (output.read_text() if output.exists() else "")
+    assert command.process.poll() is None
