@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from course_lib.errors import UsageError
 from course_lib.parallel import default_workers
 from course_lib.settings import config
 from course_lib.training.interruptions import STARTED
@@ -33,8 +32,6 @@ def start(run: Run, nodes: Nodes, steps: int | None, resume: bool, on_message: C
     The run's folder exists, and is one in which the run may train. Raises UsageError or CourseError if a rank fails, or
     if the run is interrupted.
     """
-    if not run.verb:
-        raise UsageError(f"launch.ranks: {nodes.ranks} is not allowed: no command trains {run.title()}; allowed: 1")
     folder: Path = run.settings.engine.output_dir
     # The ranks of all nodes can read it there.
     settings_file = folder / f".ranks-{os.getpid()}.yaml"
