@@ -129,6 +129,8 @@ from pathlib import Path
 from course_lib.workspace import sources
 from course_lib.workspace.products import Product
 
+assert sources.LIBRARY == Path.cwd() / "course_lib"
+
 def edit():
     with (sources.LIBRARY / "world/words.py").open("a") as file:
         file.write(os.environ["EDIT"])
@@ -157,13 +159,15 @@ class Kernels:
     def __init__(self, folder: Path) -> None:
         ignored = shutil.ignore_patterns("__pycache__", "drawings", "locale")
         shutil.copytree(paths.REPOSITORY / "course_lib", folder / "course_lib", ignore=ignored)
+        self.folder = folder
         self.environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def run(self, words: str, edit: str = "\nMORE = 1\n") -> list[str]:
         """What a new process prints."""
         command = [sys.executable, "-c", KERNEL, *words.split()]
         environment = self.environment | {"EDIT": edit}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        # The current folder is searched first, and must not be the checkout.
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
         assert not done.stderr
         return done.stdout.splitlines()
 

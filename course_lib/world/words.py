@@ -6,31 +6,3 @@ PEOPLE = (
 )
 # With about the same temperatures.
 CITIES = ("東京", "横浜", "名古屋", "京都", "大阪", "神戸", "広島", "福岡")
-
-MORE = 1
-
-MORE = 1
-
-# A comment.
-
-MORE = 1
-
-MORE = 1
-
-MORE = 1
-
-# A comment.
-
-MORE = 1
-
-MORE = 1
-
-MORE = 1
-
-MORE = 1
-
-# A comment.
-
-MORE = 1
-
-MORE = 1
