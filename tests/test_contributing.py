@@ -38,7 +38,13 @@ def test_the_kind_of_run_trains_and_is_exported(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, file.stem, module)
     spec.loader.exec_module(module)
     values = config.to_dict(pretrain.settings(pretrain.inputs(tmp_path), tmp_path / "run", "launch.ranks=1"))
-    changes = ["kind=two-ahead", "engine.max_steps=2", "engine.save_steps=1", "engine.tracking=[]"]
+    changes = [
+        "kind=two-ahead",
+        "engine.max_steps=2",
+        "optimizer.lr.warmup_steps=1",
+        "engine.save_steps=1",
+        "engine.tracking=[]",
+    ]
     run = module.TwoAhead(config.build(module.TwoAheadConfig, values, changes))
     trained = train(run, on_message=silent)
     assert trained.steps == 2
