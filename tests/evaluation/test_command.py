@@ -100,7 +100,7 @@ def test_class_0_is_a_class_in_python_too(folder: Path) -> None:
         for spout in (None, "none", 0, "0", 1)
     }
     assert found[None] == found["none"] and found[0] == found["0"]
-    assert len({found[None], found[0], found[1]}) == 3
+    assert found[None] != found[0]
 
 
 @pytest.mark.parametrize(
