@@ -21,10 +21,18 @@ BUILD := hatchling editables
 FOR := $(WHEELS)/for.txt
 NEEDED = { $(BIN)/python -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])'; cat requirements.txt; }
 
-.PHONY: course check lint test tested rehearse lab site slides release wheelhouse clean
+.PHONY: course chapter-5 chapter-6 check lint test tested rehearse lab site slides release wheelhouse clean
+
+# The trainings of chapters 5 and 6 take one core each, so the laptop's profile runs them side by side.
+SIDE_BY_SIDE := $(if $(filter-out tiny,$(COURSE_PROFILE)),1,2)
 
 course: $(INSTALLED)
+	@$(BIN)/course run 4
+	@$(MAKE) --no-print-directory --jobs $(SIDE_BY_SIDE) chapter-5 chapter-6
 	@$(BIN)/course run all
+
+chapter-5 chapter-6:
+	@$(BIN)/course run $(@:chapter-%=%)
 
 # Two workers: tests/conftest.py says what stays together. The slowest files go first.
 PYTEST := $(BIN)/python -m pytest tests -n 2 --no-loadscope-reorder --durations 12
@@ -32,7 +40,7 @@ SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
 # The workers share the cores: one thread in each, and servers that they start do not spin while they wait.
 check test tested rehearse: export OMP_NUM_THREADS := 1
-course check test tested rehearse: export OMP_WAIT_POLICY := passive
+course chapter-5 chapter-6 check test tested rehearse: export OMP_WAIT_POLICY := passive
 
 check: lint
 	$(PYTEST) -m "not slow"

@@ -1,5 +1,6 @@
 """The three training verbs, and what a verb for another kind of run takes from them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,30 +105,25 @@ def prefix_train(
 
 def pretrain_file(config: Path | None) -> Path:
     """Return the settings file that -c names, or that of the profile's pretraining."""
-    profile = profiles.named(config)
-    if config and not profile:
-        return config
-    return _of_profile(profile, configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config)
+    return _file(config, lambda profile: configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config)
 
 
 def gptsan_file(config: Path | None) -> Path:
     """Return the settings file that -c names, or that of the run that trains the profile's extra stage."""
-    profile = profiles.named(config)
-    if config and not profile:
-        return config
-    return _of_profile(profile, configuration.section("gptsan.recipe", GptsanRecipe, of=profile).extra)
+    return _file(config, lambda profile: configuration.section("gptsan.recipe", GptsanRecipe, of=profile).extra)
 
 
 def prefix_file(config: Path | None) -> Path:
     """Return the settings file that -c names, or that of the profile's first prefix."""
+    return _file(config, lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0])
+
+
+def _file(config: Path | None, of_profile: Callable[[str | None], str]) -> Path:
+    """Return the file that -c names, or that of the profile that it names or of the current one, and tell the user."""
     profile = profiles.named(config)
     if config and not profile:
         return config
-    return _of_profile(profile, configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0])
-
-
-def _of_profile(profile: str | None, file: str) -> Path:
-    """Return the settings file that a profile names, None: the current one, and tell the user so."""
+    file = of_profile(profile)
     notify(tr("settings: {path}, the run of profile {profile}", path=file, profile=profile or profiles.name()))
     return Path(file)
 

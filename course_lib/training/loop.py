@@ -27,6 +27,7 @@ from course_lib.training.freezing import digests, require_unchanged
 from course_lib.training.interruptions import listening
 from course_lib.training.lr_schedule import learning_rate, learning_rate_at_time
 from course_lib.training.process_state import as_before, seed_all, use_threads
+from course_lib.training.rank_end import advising_on_memory
 from course_lib.training.ranks import Rank, joined, started_as_rank
 from course_lib.training.run import Run
 from course_lib.training.settings import ResolvedBatch, RunConfig
@@ -57,6 +58,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
     with ExitStack() as stack:
         # 1. This process, and its place among the ranks. What training changes in it is put back at the end.
+        stack.enter_context(advising_on_memory(run.settings))
         stack.enter_context(as_before(run.settings))
         rank = stack.enter_context(joined(run.settings))
         say = on_message if rank.first else silent

@@ -317,7 +317,11 @@ class RunConfig:
         else:
             # The number of ranks is that of the GPUs, which no setting says.
             batch = {"batch.local_size": local}
-        return self.identity() | batch | self.lengths()
+        content = self.identity() | batch | self.lengths()
+        if self.zero.stage == 3 and self.launch.ranks != 1:
+            # Weights that are sharded while they are initialized are drawn in another order.
+            content["zero.stage"] = 3
+        return content
 
     def chosen(self, **names: Iterable[str]) -> dict[str, Any]:
         """Return values by dotted key: chosen(engine=["seed"], loss=["z_loss"]) → {"engine.seed": 1024, …}."""

@@ -19,10 +19,10 @@ from typing import IO
 from course_lib.errors import CourseError, UsageError
 from course_lib.language.words import tr
 from course_lib.notebooks.progress import progress
-from course_lib.training import checkpoint, log, planner
+from course_lib.training import checkpoint, log
 from course_lib.training.interruptions import CAUSES, StopRequest, at_step, how_to_go_on, listening
 from course_lib.training.nodes import Nodes
-from course_lib.training.rank_end import RankEnd
+from course_lib.training.rank_end import RankEnd, out_of_memory
 from course_lib.training.run import Run
 from course_lib.training.run_dir import OUTPUT
 
@@ -230,11 +230,7 @@ class Watch:
         if failed and failed[0].code in CAUSES and failed[0].report:
             return StopRequest(failed[0].code).error(step, self.steps, self.folder, output)
         if short := [rank for rank in failed if rank.lacks_memory]:
-            return CourseError(
-                f"out of memory on rank {short[0].number} at step {step}: "
-                f"{planner.advice(self.run.settings, self.nodes.ranks)} (another number of GPUs may continue this "
-                f"run; for another stage, start a new run in another engine.output_dir); {how_on}; {output}"
-            )
+            return out_of_memory(self.run.settings, self.nodes.ranks, short[0].number, step, output)
         return CourseError(f"{self._problem(failed)}; {at_step(step, self.steps)}, {how_on}; {output}")
 
     def _problem(self, failed: list[RankEnd]) -> str:

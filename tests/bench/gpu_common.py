@@ -166,7 +166,9 @@ def largest(bench: Bench, choices: Iterable[Callable[[], Run]]) -> tuple[Run, Va
             continue
         try:
             return run, measure(bench, run) | {"out_of_memory_before": refused}
-        except torch.OutOfMemoryError as error:
+        except CourseError as error:
+            if not isinstance(error.__cause__, torch.OutOfMemoryError):
+                raise
             print(error, flush=True)
             refused.append(str(run.settings.engine.output_dir.name))
         # The error has held the run's tensors until here.

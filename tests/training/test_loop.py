@@ -391,6 +391,29 @@ def test_a_loss_that_is_not_a_number_ends_the_run_in_one_line(tmp_path: Path, lo
     assert [checkpoint.step_of(each) for each in checkpoint.whole_checkpoints(tmp_path)] == [3]
 
 
+def test_too_little_memory_ends_the_run_in_one_line_of_advice(place: Path, tmp_path: Path) -> None:
+    class Large(Gpt2):
+        def loss(self, model: Any, batch: Any) -> Any:
+            if [*(tmp_path / "checkpoints").glob("*/complete.json")]:
+                torch.empty(1 << 50)  # a petabyte
+            return super().loss(model, batch)
+
+    run = gpt2(place, tmp_path)
+    with pytest.raises(CourseError) as caught:
+        train(Large(run.settings), on_message=ignore)
+    said = str(caught.value)
+    assert said.startswith(f"out of memory on rank 0 at step {HALF}: the planner expects") and "\n" not in said
+    assert "to save memory: " in said and said.endswith(f"--resume continues from checkpoint-{HALF}")
+    # It does.
+    assert train(run, resume=True, on_message=ignore).steps == STEPS
+
+
+def test_a_kind_without_a_plan_says_what_pytorch_says(tmp_path: Path) -> None:
+    run = Numbers(toy_run.settings(tmp_path), before_loss=lambda _: torch.empty(1 << 50))
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        train(run, on_message=ignore)
+
+
 @contextmanager
 def small_disk() -> Iterator[None]:
     """A disk on which files have no more than 4 kB."""
