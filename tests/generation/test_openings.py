@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +119,15 @@ def asked(folder: Path, place: Path, settings: AskConfig) -> list[str]:
     return [row[0].continuation for row in answers]
 
 
-class Recorder:
+class Recorder(Client):
     """A client that keeps what it is asked, and answers nothing."""
 
     def __init__(self, seen: list[dict[str, Any]]) -> None:
+        super().__init__()
         self.seen = seen
 
-    def infer(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        self.seen.append(tensors)
+    def infer(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        self.seen.append(dict(tensors))
         return {}
 
 
