@@ -16,8 +16,7 @@ from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import mark, tr
-from course_lib.serving.ask_config import AskConfig
-from course_lib.serving.config import Quantization
+from course_lib.serving.config import AskConfig, Quantization
 
 # Arguments of several verbs.
 Model = Annotated[Path, Argument(metavar="MODEL", help="Hugging Face folder of a GPT-NeoX or GPT-2", parser=path)]

@@ -184,10 +184,10 @@ def _exported() -> Path:
 
 def _posted(bodies: list[str]) -> list[dict[str, Any]]:
     """Send requests over HTTP to a server of the exported folder, and return its answers."""
-    from course_lib.serving import in_process_server
+    from course_lib.serving import server
 
     answers = []
-    with in_process_server.running(_exported()) as address:
+    with server.running_in_process(_exported()) as address:
         for body in bodies:
             connection = HTTPConnection(address)
             connection.request("POST", "/v2/models/fastertransformer/infer", body)
@@ -198,8 +198,7 @@ def _posted(bodies: list[str]) -> list[dict[str, Any]]:
 
 def _check_request(answer: Any) -> str | None:
     """Compare what the server reads in two requests with what was wanted, and send them to a server."""
-    from course_lib.serving.in_process_server import inputs
-    from course_lib.serving.tensors import rows_of
+    from course_lib.serving.request import rows_of, tensors_from_json
 
     calls = (([[5, 6, 7]], [1], 4), ([[9], [3, 4]], [0, 1], 2))
     bodies = [answer([list(row) for row in rows], list(tasks), new) for rows, tasks, new in calls]
@@ -210,7 +209,7 @@ def _check_request(answer: Any) -> str | None:
         asked = json.loads(body)
         if problem := _form(asked, len(rows)):
             return tr("{call}: {advice}.", call=call, advice=problem)
-        for index, (row, ids, task) in enumerate(zip(rows_of(inputs(asked)), rows, tasks, strict=True)):
+        for index, (row, ids, task) in enumerate(zip(rows_of(tensors_from_json(asked)), rows, tasks, strict=True)):
             read = (list(row.ids), row.output_length, row.task, row.greedy)
             wanted = (ids, new, task, True)
             names = ("input_ids", "request_output_len", "prompt_learning_task_name_ids", "runtime_top_k")
@@ -228,7 +227,7 @@ def _check_request(answer: Any) -> str | None:
 
 def _form(asked: dict[str, Any], batch: int) -> str | None:
     """Return what is wrong with the tensors of a request, apart from their numbers."""
-    from course_lib.serving.repository import INPUTS
+    from course_lib.serving.request import INPUTS
 
     declared = {tensor.name: tensor for tensor in INPUTS}
     lacking = [name for name, tensor in declared.items() if not tensor.optional]

@@ -15,11 +15,9 @@ from course_lib.errors import CourseError, one_line
 from course_lib.generation import byte_tokens
 from course_lib.generation.codec import Codec, Generated, before_end, decode
 from course_lib.language.words import mark, tr
-from course_lib.serving.ask_config import AskConfig
-from course_lib.serving.repository import INPUTS, MODEL, OUTPUTS
-from course_lib.serving.request import Word
+from course_lib.serving.config import AskConfig
+from course_lib.serving.request import DTYPES, INPUTS, MODEL, OUTPUTS, word_list
 
-DTYPES = {"UINT32": np.uint32, "UINT64": np.uint64, "INT32": np.int32, "FP32": np.float32, "BOOL": np.bool_}
 PROBABILITIES = ("cum_log_probs", "output_log_probs")
 
 
@@ -73,11 +71,11 @@ class Client:
 
 
 def ask(
-    client: Any, codec: Codec, prompts: Sequence[str], settings: AskConfig, task: int | None = None
+    client: Client, codec: Codec, prompts: Sequence[str], settings: AskConfig, task: int | None = None
 ) -> list[list[Generated]]:
     """Return the served model's texts for each raw prompt: a list of one text.
 
-    `client` is a Client or a Local, `task` the index of the prefix or None. All prompts are sent in one request.
+    `task` is the index of the prefix or None. All prompts are sent in one request.
     Byte tokens that form no character are dropped: the server, which does not know the tokenizer, can choose them.
     """
     rows = [codec.encode(prompt) for prompt in prompts]
@@ -115,14 +113,3 @@ def tensors(ids: Sequence[Sequence[int]], codec: Codec, settings: AskConfig, tas
     if task is not None:
         request["prompt_learning_task_name_ids"] = task
     return request
-
-
-def word_list(lists: Sequence[Sequence[Word]]) -> NDArray[np.int32]:
-    """Return word lists as a tensor [B, 2, n]: the token ids of all words, and each word's end, padded with -1."""
-    flat = [[token for word in words for token in word] for words in lists]
-    table = np.zeros((len(lists), 2, max(1, *map(len, flat))), np.int32)
-    table[:, 1] = -1
-    for index, (ids, words) in enumerate(zip(flat, lists, strict=True)):
-        table[index, 0, : len(ids)] = ids
-        table[index, 1, : len(words)] = np.cumsum([len(word) for word in words])
-    return table

@@ -1,20 +1,28 @@
-"""Text generation from an exported folder, as in the FasterTransformer backend. Uses neither files nor Triton.
+"""The engine: from requests to texts, with the same tokens as FasterTransformer. It uses neither files nor Triton.
 
-A batch can mix sequences with different lengths, tasks and sampling settings (batch.py). The engine chooses the same
-tokens as FasterTransformer: unlike the course's other generators, it does not keep the bytes of a character together.
+In static batching, a batch starts together and lasts until its longest text is finished, so short texts leave places
+empty that waiting texts could use. In continuous batching, texts join and leave between two tokens: each step generates
+one token for every running text; then finished texts leave, and waiting ones take their places. Introduced by Orca (Yu
+et al. 2022, https://www.usenix.org/conference/osdi22/presentation/yu), and used by vLLM and TensorRT-LLM.
+
+A batch can mix texts with different lengths, tasks and sampling settings; the others do not change a text. Unlike the
+course's other generators, the engine does not keep the bytes of a character together.
 """
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
-from course_lib.errors import UsageError
-from course_lib.generation.config import LEAST, MOST
-from course_lib.language.words import tr
-from course_lib.serving.batch import Generation, TextBatch
-from course_lib.serving.request import Answer, TextRequest
-from course_lib.serving.sampling import Text
+from course_lib.generation.prefix_cache import Shape, left_padded, past, positions
+from course_lib.serving.request import Answer, TextRequest, Word, require_valid
+
+ROWS = 64  # maximum number of texts in one forward pass
+COLUMNS = 64  # the key/value cache grows by at least this many columns [tokens]
 
 
 class Engine:
@@ -30,67 +38,295 @@ class Engine:
         self.positions: int = self.model.config.max_position_embeddings
 
     def run(self, rows: Sequence[TextRequest], log_probs: bool = False) -> list[Answer]:
-        """Return the responses to `rows`, in their order, with the log probability of each new token if asked for."""
+        """Return the answers to `rows`, in their order, with the log probability of each new token if asked for."""
         for row in rows:
             self.check(row)
         generations = [self.generation(row, log_probs) for row in rows]
         # The longest texts begin first, so that none of them runs alone in the end
-        waiting = sorted(generations, key=lambda one: (-one.text.left, -len(one.input)))
+        waiting = sorted(generations, key=lambda one: (-one.left, -len(one.prompt)))
         batch = TextBatch(self.model)
         while waiting or batch.running:
             joining, waiting = waiting[: batch.free], waiting[batch.free :]
             batch.join(joining)
             if batch.running:
                 batch.step()
-        return [generation.text.answer() for generation in generations]
-
-    def generation(self, row: TextRequest, log_probs: bool = False) -> Generation:
-        """Return a valid row ready to join a batch."""
-        text = Text(row, self.end_id if row.end_id is None else row.end_id)
-        return Generation(self._input(row), self._prefix(row), text, log_probs)
+        return [generation.answer() for generation in generations]
 
     def check(self, row: TextRequest) -> None:
-        """Raise UsageError if a sequence is invalid; the message names the request tensor."""
-        for name, value, allowed in self._wrong(row):
-            raise UsageError(tr("{name}: {value} is not allowed; {allowed}", name=name, value=value, allowed=allowed))
+        """Raise UsageError if the model cannot continue a text; the message names the request tensor."""
+        prefix_lengths = [0 if prefix is None else len(prefix) for prefix in self.prefixes]
+        require_valid(row, self.vocabulary, self.positions, self.start_id, prefix_lengths)
 
-    def _wrong(self, row: TextRequest) -> Iterator[tuple[str, object, str]]:
-        """Yield (tensor name, value, description of the allowed values) for each problem with a sequence."""
-        if row.task is not None and not 0 <= row.task < len(self.prefixes):
-            there = tr("allowed: 0 to {last}", last=len(self.prefixes) - 1)
-            allowed = there if self.prefixes else tr("the model has no tasks")
-            yield "prompt_learning_task_name_ids", row.task, allowed
+    def generation(self, row: TextRequest, log_probs: bool = False) -> "Generation":
+        """Return a valid row ready to join a batch."""
+        start = self.start_id if row.start_id is None else row.start_id
+        end = self.end_id if row.end_id is None else row.end_id
+        prefix = None if row.task is None else self.prefixes[row.task]
+        return Generation(row, end, row.ids or (start,), prefix, log_probs)
+
+
+class Generation:
+    """A text that is being generated, or waits for it, with its tokens so far."""
+
+    def __init__(
+        self,
+        row: TextRequest,
+        end: int,
+        prompt: tuple[int, ...] = (),
+        prefix: Tensor | None = None,
+        wants_log_probs: bool = False,
+    ) -> None:
+        """Begin a text.
+
+        Args:
+            row: the request for the text.
+            end: the token that ends it.
+            prompt: what the model reads first: the row's input, or the start token.
+            prefix: the values of its task's prefix [P, width], or None.
+            wants_log_probs: whether the answer needs log probabilities.
+        """
+        self.row, self.end, self.prompt, self.prefix = row, end, prompt, prefix
+        self.wants_log_probs = wants_log_probs
+        self.ids = list(row.ids)
+        self.log_probs: list[float] = []
+        self.left = row.output_length  # tokens still allowed
+        self.finished = False
+        # Its own random generator, so that the text does not depend on the others in the batch
+        self.rng = random.Random(row.seed)
+        self.top_p = row.top_p or 1.0
+
+    def add(self, token: int, log_prob: float | None = None) -> None:
+        """Append a token, unless the text has ended."""
+        if self.finished:
             return
-        prefix, ids = self._prefix(row), self._input(row)
-        if not row.ids and prefix is not None:
-            yield "input_lengths", 0, tr("a task needs an input of at least one token")
-        if row.output_length < 1:
-            yield "request_output_len", row.output_length, tr("allowed: 1 or more")
-        front = 0 if prefix is None else len(prefix)
-        if front + len(ids) + row.output_length > self.positions:
-            needed = tr(
-                "{ids} with {new} new tokens after a prefix of {front}",
-                ids=len(ids), new=row.output_length, front=front,
-            )  # fmt: skip
-            yield "input_lengths", needed, tr("the model has {positions} positions", positions=self.positions)
-        tokens = {"bad_words_list": row.bad_words, "stop_words_list": row.stop_words}
-        for name, words in ({"input_ids" if row.ids else "start_id": [ids]} | tokens).items():
-            for token in (token for word in words for token in word if not 0 <= token < self.vocabulary):
-                yield name, token, tr("allowed: 0 to {last}", last=self.vocabulary - 1)
-        factors = f"{LEAST:g}–{MOST:g}"
-        for name, value, good, allowed in (
-            ("runtime_top_p", row.top_p, 0 <= row.top_p <= 1, "0–1"),
-            ("temperature", row.temperature, LEAST <= row.temperature <= MOST, factors),
-            ("repetition_penalty", row.repetition_penalty, LEAST <= row.repetition_penalty <= MOST, factors),
-            ("top_p_decay", row.top_p_decay, 0 < row.top_p_decay <= 1, "> 0, ≤ 1"),
-            ("top_p_min", row.top_p_min, 0 < row.top_p_min <= 1, "> 0, ≤ 1"),
-            ("beam_width", row.beam_width, row.beam_width == 1, "1"),
-        ):
-            if not good:
-                yield name, value, tr("allowed: {allowed}", allowed=allowed)
+        self.ids.append(token)
+        if log_prob is not None:
+            self.log_probs.append(log_prob)
+        self.left -= 1
+        self.finished = token == self.end or not self.left or any(self.ends_in(word) for word in self.row.stop_words)
+        if self.row.top_k == 0:
+            reset = token == self.row.top_p_reset_id
+            self.top_p = self.row.top_p if reset else max(self.top_p * self.row.top_p_decay, self.row.top_p_min)
 
-    def _prefix(self, row: TextRequest) -> torch.Tensor | None:
-        return None if row.task is None else self.prefixes[row.task]
+    def ends_in(self, word: Word) -> bool:
+        """Return whether the text (input and new tokens) ends with the tokens of `word`."""
+        return not word or tuple(self.ids[-len(word) :]) == word
 
-    def _input(self, row: TextRequest) -> tuple[int, ...]:
-        return row.ids or (self.start_id if row.start_id is None else row.start_id,)
+    def answer(self) -> Answer:
+        """Return the text in its current state."""
+        return Answer(self.ids, self.log_probs)
+
+
+class TextBatch:
+    """The texts that are being generated together."""
+
+    def __init__(self, model: Any) -> None:
+        """Create an empty batch for a transformers GPT-2 or GPT-NeoX model."""
+        self.running: list[Generation] = []
+        self.slots = Slots(model)
+
+    @property
+    def free(self) -> int:
+        """How many further texts can join."""
+        return ROWS - len(self.running)
+
+    @torch.inference_mode()
+    def join(self, texts: Sequence[Generation]) -> list[Generation]:
+        """Read the prompts of these texts, choose their first tokens, and return the texts that are finished by it."""
+        if not texts:
+            return []
+        logits = self.slots.prefill([text.prompt for text in texts], [text.prefix for text in texts])
+        scores = adjust(logits, texts)
+        _append(draw(scores, texts), scores, texts)
+        self.running += texts
+        return self.leave({text for text in texts if text.finished})
+
+    @torch.inference_mode()
+    def step(self) -> list[Generation]:
+        """Choose the next token of every running text, and return the texts that are finished by it."""
+        logits = self.slots.step([text.ids[-1] for text in self.running])
+        scores = adjust(logits, self.running)
+        _append(draw(scores, self.running), scores, self.running)
+        return self.leave({text for text in self.running if text.finished})
+
+    @torch.inference_mode()
+    def leave(self, gone: set[Generation]) -> list[Generation]:
+        """Remove texts, finished or not, and arrange the cache's rows for those that stay."""
+        places = list(range(len(self.running)))
+        for index in reversed(range(len(self.running))):
+            if self.running[index] in gone:
+                # The last row takes the free place, so that few rows of the cache are copied
+                last, place = self.running.pop(), places.pop()
+                if index < len(self.running):
+                    self.running[index], places[index] = last, place
+        self.slots.select(places)
+        return list(gone)
+
+
+# The choice of the next token
+
+
+def adjust(logits: Tensor, texts: Sequence[Generation]) -> Tensor:
+    """Return fp32 logits [N, V] after applying each text's bad words, repetition penalty and temperature."""
+    scores = logits.float()
+    for scored, text in zip(scores, texts, strict=True):
+        for word in text.row.bad_words:
+            if text.ends_in(word[:-1]):
+                scored[word[-1]] = -torch.inf
+        if text.row.repetition_penalty != 1:
+            known = torch.tensor(sorted(set(text.ids)), device=scored.device)
+            seen_logits, penalty = scored[known], text.row.repetition_penalty
+            scored[known] = torch.where(seen_logits < 0, seen_logits * penalty, seen_logits / penalty)
+    if any(text.row.temperature != 1 for text in texts):
+        scores /= scores.new_tensor([text.row.temperature for text in texts])[:, None]
+    return scores
+
+
+def draw(scores: Tensor, texts: Sequence[Generation]) -> Tensor:
+    """Return the next token id of each text, given its scores [N, V].
+
+    It is the most likely one, or it is sampled as in FasterTransformer: the first of the top_k tokens, sorted by
+    probability, whose cumulative probability reaches a random number from [0, top_p).
+    """
+    chosen = scores.argmax(-1)
+    sampled = [index for index, text in enumerate(texts) if not text.row.greedy]
+    if not sampled:
+        return chosen
+    scores, texts = scores[sampled], [texts[index] for index in sampled]
+    width = scores.shape[1]
+    kept = [min(text.row.top_k or width, width) for text in texts]
+    best = scores.topk(max(kept))
+    last = torch.tensor(kept, device=scores.device)[:, None] - 1
+    outside = torch.arange(max(kept), device=scores.device) > last
+    mass = best.values.masked_fill(outside, -torch.inf).softmax(-1).cumsum(-1)
+    aim = scores.new_tensor([text.rng.random() * text.top_p for text in texts])[:, None]
+    index = (mass < aim).sum(-1, keepdim=True).minimum(last)
+    chosen[sampled] = best.indices.gather(-1, index)[:, 0]
+    return chosen
+
+
+def _append(tokens: Tensor, scores: Tensor, texts: Sequence[Generation]) -> None:
+    """Append its new token to each of the N texts, and the token's log probability if one of them wants it."""
+    log_probs: list[float | None] = [None] * len(texts)
+    if any(text.wants_log_probs for text in texts):
+        log_probs = scores.log_softmax(-1).gather(-1, tokens[:, None])[:, 0].tolist()
+    for text, token, log_prob in zip(texts, tokens.tolist(), log_probs, strict=True):
+        text.add(token, log_prob)
+
+
+# The key/value cache
+
+
+class Slots:
+    """The key/value cache of the running texts, each of its own length, and the forward passes that read and extend it.
+
+    Text i has row i of the cache, from column 0 on: its prefix, its prompt, and its new tokens. Its next token is
+    written at column lengths[i], and has position id lengths[i]. So a text can join or leave without moving the others.
+
+    Memory: layers · 2 · hidden size numbers per row and column. Both dimensions grow when needed, by doubling the rows
+    and by a quarter of the columns; the memory is freed when the last text leaves.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Create an empty cache for a transformers GPT-2 or GPT-NeoX model."""
+        self.model = model
+        self.shape = Shape.of(model.config)
+        self.lengths: list[int] = []
+        self.store: Tensor = self._empty(0, 0)
+
+    def prefill(self, prompts: Sequence[Sequence[int]], prefixes: Sequence[Tensor | None]) -> Tensor:
+        """Add a row per text, with its prefix [P, width] or None, and return the logits [N, V] after its prompt."""
+        device = self.model.device
+        cache, front = past(prefixes, self.shape, self.model.dtype, device)
+        ids, text = left_padded(prompts, device)
+        # Columns of this pass: prefixes, then prompts, both padded on the left
+        mask = torch.cat([front, text], 1)
+        logits: Tensor = self.model(
+            ids,
+            attention_mask=None if mask.all() else mask,
+            position_ids=positions(front.sum(-1), text),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits
+        self._add(cache, mask.bool())
+        return logits[:, -1]
+
+    def step(self, tokens: Sequence[int]) -> Tensor:
+        """Append a token to each text, and return the logits [N, V] after it."""
+        device, width = self.model.device, max(self.lengths) + 1
+        self._reserve(len(self.lengths), width)
+        ends = torch.tensor(self.lengths, device=device)
+        cache = DynamicCache()
+        cache.layers = [_Layer(keys, values, ends, width) for keys, values in self.store]
+        even = min(self.lengths) == width - 1
+        logits: Tensor = self.model(
+            torch.tensor(tokens, device=device)[:, None],
+            attention_mask=None if even else (torch.arange(width, device=device) <= ends[:, None]).long(),
+            position_ids=ends[:, None],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits
+        self.lengths = [length + 1 for length in self.lengths]
+        return logits[:, -1]
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Keep only these rows, in this order; an index may repeat. Only rows that change their place are copied."""
+        moved = [index for index, row in enumerate(rows) if row != index]
+        self._reserve(len(rows), 0)
+        if moved:
+            width, sources = max(self.lengths), [rows[index] for index in moved]
+            self.store[:, :, moved, :, :width] = self.store[:, :, sources, :, :width]
+        self.lengths = [self.lengths[row] for row in rows]
+        if not rows:
+            self.store = self._empty(0, 0)
+
+    def _add(self, cache: DynamicCache, used: Tensor) -> None:
+        """Copy the used columns of a prefill's cache [layers][N, heads, columns, head size] into new rows."""
+        first, lengths = len(self.lengths), used.sum(1).tolist()
+        self._reserve(first + len(lengths), max(lengths))
+        for own, layer in zip(self.store, cache.layers, strict=True):
+            for index, length in enumerate(lengths):
+                own[0, first + index, :, :length] = layer.keys[index][:, used[index]]
+                own[1, first + index, :, :length] = layer.values[index][:, used[index]]
+        self.lengths += lengths
+
+    def _reserve(self, rows: int, columns: int) -> None:
+        """Make the cache large enough for this many rows and columns; what it holds is kept."""
+        now_rows, now_columns = self.store.shape[2], self.store.shape[4]
+        if rows <= now_rows and columns <= now_columns:
+            return
+        larger_rows = now_rows if rows <= now_rows else max(rows, 2 * now_rows)
+        if columns > now_columns:
+            columns = max(columns + COLUMNS, now_columns * 5 // 4)
+        larger = self._empty(larger_rows, max(columns, now_columns))
+        larger[:, :, :now_rows, :, :now_columns] = self.store
+        self.store = larger
+
+    def _empty(self, rows: int, columns: int) -> Tensor:
+        """Return [layers, keys/values, rows, heads, columns, head size]. Zeros: a masked NaN would spread."""
+        size = (self.shape.layers, 2, rows, self.shape.heads, columns, self.shape.head_size)
+        return torch.zeros(size, dtype=self.model.dtype, device=self.model.device)
+
+
+class _Layer(DynamicLayer):  # type: ignore[misc]
+    """One layer of the cache during a step, as transformers wants it."""
+
+    def __init__(self, keys: Tensor, values: Tensor, ends: Tensor, width: int) -> None:
+        """Keep keys and values [rows, heads, columns, head size]; new tokens go to columns `ends`, of `width`."""
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys, self.values, self.ends, self.width = keys, values, ends, width
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Write the new keys and values [N, heads, 1, head size] in place, and return all of them."""
+        count = len(self.ends)
+        rows = torch.arange(count, device=self.ends.device)
+        self.keys[rows, :, self.ends] = key_states[:, :, 0]
+        self.values[rows, :, self.ends] = value_states[:, :, 0]
+        return self.keys[:count, :, : self.width], self.values[:count, :, : self.width]
+
+    def get_seq_length(self) -> int:
+        """Return the number of columns before the new token of the longest text."""
+        return self.width - 1

@@ -1,11 +1,11 @@
 """Triton model repositories for this course's reader (Python backend) or NVIDIA's FasterTransformer backend.
 
-The tensors are those of the fastertransformer_backend GPT-NeoX model, so its clients work unchanged. Its GPT model has
-further tensors (context embeddings, prompts in the request), which are optional.
+A repository is a folder that Triton reads at its start: REPOSITORY/fastertransformer/config.pbtxt declares the tensors
+of request.py and names the weights' folder; REPOSITORY/fastertransformer/1/model.py is what the Python backend imports.
+The mark of `files.atomic_folder` says that the course wrote the folder, so that it may be replaced.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -13,63 +13,17 @@ from course_lib.errors import UsageError
 from course_lib.files import atomic_folder, require_other
 from course_lib.serving import ini, layout
 from course_lib.serving.layout import FtConfig
+from course_lib.serving.request import INPUTS, MODEL, OUTPUTS, TritonTensor
 
 Backend = Literal["python", "fastertransformer"]
-MODEL = "fastertransformer"  # the model's name in requests
-LOOPBACK = "127.0.0.1"
 MAX_BATCH = 1024
 QUEUE = 1024  # requests that may wait
 FOLDER = "model_checkpoint_path"  # the parameter that contains the path to the weights
+# Repositories of earlier versions import the class by this name, too.
 MODEL_PY = '''"""Loaded by Triton's Python backend; the model is the course's."""
 
 from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401
 '''
-
-
-@dataclass(frozen=True)
-class TritonTensor:
-    """A request or response tensor as declared in config.pbtxt; `dims` excludes the batch dimension."""
-
-    name: str
-    dtype: str
-    dims: tuple[int, ...]
-    optional: bool = False
-    field: str | None = None  # of TextRequest, and of AskConfig if `course ask` sets it
-
-    @property
-    def scalar(self) -> bool:
-        """Whether each sequence has one value; clients send [B, 1] and the backend receives [B]."""
-        return self.dims == (1,)
-
-
-INPUTS = (
-    TritonTensor("input_ids", "UINT32", (-1,)),
-    TritonTensor("start_id", "UINT32", (1,), True, "start_id"),
-    TritonTensor("end_id", "UINT32", (1,), True, "end_id"),
-    TritonTensor("input_lengths", "UINT32", (1,)),
-    TritonTensor("request_output_len", "UINT32", (-1,)),
-    TritonTensor("runtime_top_k", "UINT32", (1,), True, "top_k"),
-    TritonTensor("runtime_top_p", "FP32", (1,), True, "top_p"),
-    TritonTensor("beam_search_diversity_rate", "FP32", (1,), True),
-    TritonTensor("temperature", "FP32", (1,), True, "temperature"),
-    TritonTensor("len_penalty", "FP32", (1,), True),
-    TritonTensor("repetition_penalty", "FP32", (1,), True, "repetition_penalty"),
-    TritonTensor("random_seed", "UINT64", (1,), True, "seed"),
-    TritonTensor("is_return_log_probs", "BOOL", (1,), True),
-    TritonTensor("beam_width", "UINT32", (1,), True, "beam_width"),
-    TritonTensor("bad_words_list", "INT32", (2, -1), True),
-    TritonTensor("stop_words_list", "INT32", (2, -1), True),
-    TritonTensor("prompt_learning_task_name_ids", "UINT32", (1,), True, "task"),
-    TritonTensor("top_p_decay", "FP32", (1,), True, "top_p_decay"),
-    TritonTensor("top_p_min", "FP32", (1,), True, "top_p_min"),
-    TritonTensor("top_p_reset_ids", "UINT32", (1,), True, "top_p_reset_id"),
-)
-OUTPUTS = (
-    TritonTensor("output_ids", "UINT32", (-1, -1)),
-    TritonTensor("sequence_length", "UINT32", (-1,)),
-    TritonTensor("cum_log_probs", "FP32", (-1,)),
-    TritonTensor("output_log_probs", "FP32", (-1, -1)),
-)
 
 
 def write(

@@ -15,8 +15,7 @@ from threading import Condition, Thread
 
 from course_lib.errors import CourseError, one_line
 from course_lib.language.words import tr
-from course_lib.serving.batch import Generation, TextBatch
-from course_lib.serving.engine import Engine
+from course_lib.serving.engine import Engine, Generation, TextBatch
 from course_lib.serving.request import Answer, TextRequest
 
 CHECK = 0.1  # seconds between two looks for cancelled requests
@@ -36,13 +35,13 @@ class Request:
     @property
     def finished(self) -> bool:
         """Whether all rows are finished."""
-        return all(generation.text.finished for generation in self.generations)
+        return all(generation.finished for generation in self.generations)
 
     def answers(self) -> list[Answer]:
         """Return the rows' answers. Raises CourseError if the request is cancelled."""
         if not self.finished:
             raise CourseError("cancelled")
-        return [generation.text.answer() for generation in self.generations]
+        return [generation.answer() for generation in self.generations]
 
 
 class Scheduler:
@@ -82,19 +81,49 @@ class Scheduler:
         self.thread.join()
 
     def _work(self) -> None:
-        """Answer requests until `stop`. After an error that is not one of a request, begin with an empty batch."""
+        """Answer requests until `stop`: one token of every running text in each turn of the loop."""
+        batch: TextBatch | None = None
+        checked = time.monotonic()
         while self._wait():
             try:
-                self._answer()
+                if batch is None:
+                    batch = TextBatch(self.engine.model)
+                joining = self._next(batch.free)
+                try:
+                    batch.join(joining)
+                    if batch.running:
+                        batch.step()
+                # For example, memory is too small for this batch: run each request by itself, so that none fails
+                # because of another
+                except Exception:
+                    failed = {*batch.running, *joining}
+                    batch = TextBatch(self.engine.model)
+                    for request in [one for one in self.requests if failed.intersection(one.generations)]:
+                        self._end(request, partial(self.engine.run, request.rows, request.log_probs))
+                for request in [one for one in self.requests if one.finished]:
+                    self._end(request, request.answers)
+                if time.monotonic() > checked + CHECK:
+                    for request in [one for one in self.requests if one.cancelled()]:
+                        batch.leave(set(request.generations))
+                        self._end(request, request.answers)
+                    checked = time.monotonic()
             # Nothing may end this thread: without it, the requests would wait forever.
             except BaseException as error:
                 self._fail_all(error)
+                batch = None
 
     def _wait(self) -> bool:
         """Wait for requests; return False if there are none and the thread is to end."""
         with self.changed:
             self.changed.wait_for(lambda: self.requests or self.stopping)
             return bool(self.requests)
+
+    def _next(self, free: int) -> list[Generation]:
+        """Take as many texts as can join the batch from those that wait."""
+        with self.changed:
+            joining = [self.waiting.popleft() for _ in range(min(free, len(self.waiting)))]
+            self.changed.notify_all()
+        return joining
 
     def _fail_all(self, error: BaseException) -> None:
         """Tell all requests that there is no answer."""
@@ -105,31 +134,6 @@ class Scheduler:
         for request in failed:
             with suppress(Exception):
                 request.fail(_failed(error))
-
-    def _answer(self) -> None:
-        batch, checked = TextBatch(self.engine.model), time.monotonic()
-        while self._wait():
-            with self.changed:
-                joining = [self.waiting.popleft() for _ in range(min(batch.free, len(self.waiting)))]
-                self.changed.notify_all()
-            try:
-                batch.join(joining)
-                if batch.running:
-                    batch.step()
-            # For example, memory is too small for this batch: run each request by itself, so that none fails because
-            # of another
-            except Exception:
-                failed = {*batch.running, *joining}
-                batch = TextBatch(self.engine.model)
-                for request in [one for one in self.requests if failed.intersection(one.generations)]:
-                    self._end(request, partial(self.engine.run, request.rows, request.log_probs))
-            for request in [one for one in self.requests if one.finished]:
-                self._end(request, request.answers)
-            if time.monotonic() > checked + CHECK:
-                for request in [one for one in self.requests if one.cancelled()]:
-                    batch.leave(set(request.generations))
-                    self._end(request, request.answers)
-                checked = time.monotonic()
 
     def _end(self, request: Request, answers: Callable[[], list[Answer]]) -> None:
         """Answer a request, or tell it why there is no answer."""

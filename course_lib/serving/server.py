@@ -1,12 +1,14 @@
-"""Local Triton server, which runs the executable from the nvidia-pytriton wheel.
+"""The servers of an exported folder: Triton, and one in this process for machines without Triton.
 
-`running(folder)` is a context manager that serves an exported folder, by default on the loopback address only.
-`serve(running(folder))` runs the server in the foreground.
+`running(folder)` is a context manager that starts the Triton of the nvidia-pytriton wheel, by default on the loopback
+address only; `serve(running(folder))` runs it in the foreground. Triton runs the model in a process of its own
+(triton_model.py). `running_in_process(folder)` answers the same requests in a thread. Only that one needs torch here.
 """
 
 import contextlib
 import ctypes
 import importlib.util
+import json
 import os
 import re
 import secrets
@@ -16,9 +18,13 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psutil
@@ -28,7 +34,22 @@ from course_lib.files import temporary_folder
 from course_lib.language.words import mark, tr
 from course_lib.notebooks.progress import progress
 from course_lib.serving import repository
-from course_lib.serving.repository import LOOPBACK, QUEUE
+from course_lib.serving.repository import QUEUE
+from course_lib.serving.request import (
+    MODEL,
+    OUTPUTS,
+    Answer,
+    outputs,
+    rows_of,
+    tensors_from_json,
+    wanted_outputs,
+    wants_log_probs,
+)
+
+if TYPE_CHECKING:
+    from course_lib.serving.scheduler import Scheduler
+
+LOOPBACK = "127.0.0.1"
 
 # Parts of the wheel: the program that runs the model, and the other files of the Python backend
 STUB = Path("python_backend_stubs", f"{sys.version_info.major}.{sys.version_info.minor}", "triton_python_backend_stub")
@@ -228,3 +249,81 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+# The server in this process
+
+
+@contextlib.contextmanager
+def running_in_process(folder: Path) -> Iterator[str]:
+    """Serve an exported folder on a free port of this machine only, and yield its HOST:PORT.
+
+    The server answers Triton's inference request in JSON, not its binary form, and batches texts like the real one.
+    Raises CourseError if the folder is damaged.
+    """
+    from course_lib.checkpoints.compute import device
+    from course_lib.serving import reader
+    from course_lib.serving.engine import Engine
+    from course_lib.serving.scheduler import Scheduler
+
+    scheduler = Scheduler(Engine(reader.load(folder, device=device())))
+    server = _HttpServer((LOOPBACK, 0), _Handler)
+    server.scheduler = scheduler
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"{LOOPBACK}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        scheduler.stop()
+
+
+class _HttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+    # Connections that may wait until their thread starts
+    request_queue_size = 128
+    scheduler: "Scheduler"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _HttpServer
+
+    def do_POST(self) -> None:
+        """Answer an inference request."""
+        status, answer = 200, {}
+        try:
+            if self.path != f"/v2/models/{MODEL}/infer":
+                raise CourseError(f"{self.path}: no such address; allowed: /v2/models/{MODEL}/infer")
+            answer = self._infer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        # Whatever is wrong with a request, the client is told.
+        except Exception as error:
+            status, answer = 400, {"error": str(error)}
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing for a request."""
+
+    def _infer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the response to a request. Raises UsageError if it is invalid."""
+        from course_lib.serving.scheduler import Request
+
+        tensors, wanted = tensors_from_json(asked), wanted_outputs(asked)
+        rows, engine = rows_of(tensors), self.server.scheduler.engine
+        for row in rows:
+            engine.check(row)
+        future: Future[list[Answer]] = Future()
+        request = Request(rows, wants_log_probs(tensors), future.set_result, future.set_exception)
+        self.server.scheduler.submit([request])
+        found = outputs(tensors, rows, future.result(), engine.end_id)
+        dtypes = {tensor.name: tensor.dtype for tensor in OUTPUTS}
+        sent = [
+            {"name": name, "datatype": dtypes[name], "shape": list(tensor.shape), "data": tensor.flatten().tolist()}
+            for name, tensor in found.items()
+            if name in wanted
+        ]
+        return {"model_name": MODEL, "model_version": "1", "outputs": sent}

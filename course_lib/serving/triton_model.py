@@ -22,9 +22,8 @@ from course_lib.serving import reader
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import native, shown
 from course_lib.serving.repository import FOLDER
-from course_lib.serving.request import Answer
+from course_lib.serving.request import INPUTS, Answer, outputs, rows_of, wants_log_probs
 from course_lib.serving.scheduler import Request, Scheduler
-from course_lib.serving.tensors import NAMES, outputs, rows_of, wants_log_probs
 
 
 class TritonPythonModel:
@@ -61,7 +60,7 @@ class TritonPythonModel:
     def _read(self, request: Any, sender: Any) -> Request:
         """Read and validate a request. Raises UsageError if the engine cannot run it."""
         tensors = {}
-        for name in NAMES:
+        for name in (tensor.name for tensor in INPUTS):
             tensor = pb_utils.get_input_tensor_by_name(request, name)
             if tensor is not None:
                 tensors[name] = torch.utils.dlpack.from_dlpack(tensor.to_dlpack()).clone()

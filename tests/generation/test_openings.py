@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from course_lib.generation.generator import Generator
 from course_lib.generation.prefix_cache import Shape
 from course_lib.prefix.files import Prefix
 from course_lib.pretrain import text_codec
-from course_lib.serving import ct2, export, ft_import, in_process_server
-from course_lib.serving.ask_config import AskConfig
+from course_lib.serving import ct2, export, ft_import, server
 from course_lib.serving.client import Client, ask
+from course_lib.serving.config import AskConfig
 from course_lib.serving.ct2_generate import Ct2Generator
 from course_lib.serving.ft_settings import Given
 from course_lib.settings import config
@@ -113,19 +114,20 @@ def test_others_have_no_opening(file: str, values: dict[str, Any], ours: Path, t
 def asked(folder: Path, place: Path, settings: AskConfig) -> list[str]:
     """The greedy continuations of the served model. Its engine does not keep characters whole."""
     export.export(folder, place)
-    with in_process_server.running(place) as url:
+    with server.running_in_process(place) as url:
         answers = ask(Client(url), text_codec.load(place / "tokenizer"), PROMPTS[:2], settings)
     return [row[0].continuation for row in answers]
 
 
-class Recorder:
+class Recorder(Client):
     """A client that keeps what it is asked, and answers nothing."""
 
     def __init__(self, seen: list[dict[str, Any]]) -> None:
+        super().__init__()
         self.seen = seen
 
-    def infer(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        self.seen.append(tensors)
+    def infer(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        self.seen.append(dict(tensors))
         return {}
 
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from course_lib.serving import batch as batch_module
-from course_lib.serving.batch import Generation, TextBatch
-from course_lib.serving.engine import Engine
+from course_lib.serving import engine as engine_module
+from course_lib.serving.engine import Engine, Generation, TextBatch
 from course_lib.serving.layout import Family
 from course_lib.serving.request import TextRequest
 
@@ -54,9 +53,9 @@ def test_rows_that_join_at_any_time_get_the_texts_they_get_alone(
     family: Family, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, asked = engine(family), MIXED + rows(25, seed=places)
-    monkeypatch.setattr(batch_module, "ROWS", places)
+    monkeypatch.setattr(engine_module, "ROWS", places)
     for seed, generation in enumerate(driven(ours, asked, seed=1)):
-        alone, together = ours.run([asked[seed]], log_probs=True)[0], generation.text
+        alone, together = ours.run([asked[seed]], log_probs=True)[0], generation
         assert together.ids == alone.ids
         assert together.log_probs == pytest.approx(alone.log_probs, abs=1e-4)
 
@@ -69,13 +68,13 @@ def test_a_row_that_is_dropped_leaves_the_others_as_they_are() -> None:
         asked[index] = TextRequest((5, 6, 7), 40, end_id=tiny.VOCABULARY)
     for index, generation in enumerate(driven(ours, asked, 2, dropped)):
         if index in dropped:
-            assert not generation.text.finished
+            assert not generation.finished
         else:
-            assert generation.text.ids == ours.run([asked[index]])[0].ids
+            assert generation.ids == ours.run([asked[index]])[0].ids
 
 
 def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_module, "ROWS", 2)
+    monkeypatch.setattr(engine_module, "ROWS", 2)
     sizes: list[int] = []
     step = TextBatch.step
 

@@ -11,8 +11,8 @@ from course_lib.command_line import serving as verbs
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.codec import Generated
 from course_lib.pretrain import text_codec
-from course_lib.serving import client, in_process_server
-from course_lib.serving.ask_config import AskConfig
+from course_lib.serving import client, server
+from course_lib.serving.config import AskConfig
 from course_lib.serving.engine import Engine
 from course_lib.serving.request import TextRequest
 
@@ -22,7 +22,7 @@ from tests.serving import tiny
 
 def test_without_triton_a_server_in_this_process_answers_the_same_tensors(folder: Path, engine: Engine) -> None:
     codec, texts = text_codec.load(folder / "tokenizer"), ["あいう", "か"]
-    with in_process_server.running(folder) as address:
+    with server.running_in_process(folder) as address:
         place = client.Client(address)
         one, other = (client.ask(place, codec, texts, AskConfig(output_length=4), task) for task in (0, 1))
         with ThreadPoolExecutor(8) as pool:
@@ -64,7 +64,7 @@ def test_without_triton_names_that_the_model_does_not_have_are_errors(
     }
     if change.get("inputs"):
         change = {"inputs": [*request["inputs"], *change["inputs"]]}
-    with in_process_server.running(folder) as address:
+    with server.running_in_process(folder) as address:
         url = f"http://{address}/v2/models/fastertransformer/infer"
         refused = httpx.post(url, json=request | change)
         assert refused.status_code == 400 and refused.json()["error"].startswith(words)
@@ -72,7 +72,7 @@ def test_without_triton_names_that_the_model_does_not_have_are_errors(
     assert [output["name"] for output in answered.json()["outputs"]] == ["sequence_length"]
 
 
-class Echo:
+class Echo(client.Client):
     """A server that writes the input again, its end and one token too many, and keeps what it was sent."""
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_the_verb_prints_the_answer_alone_if_asked(folder: Path, monkeypatch: py
         assert (answer.prompt, answer.texts) == ("あいう", [text])
 
 
-class Bytes:
+class Bytes(client.Client):
     """A server that answers with the first byte of the input, the input, and its first byte once more."""
 
     def infer(self, tensors: Mapping[str, Any]) -> dict[str, Any]:

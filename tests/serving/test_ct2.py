@@ -14,9 +14,10 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.codec import before_end
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
+from course_lib.generation.prefix_cache import left_padded
 from course_lib.models import frozen_base
 from course_lib.pretrain import text_codec
-from course_lib.serving import ct2, latency
+from course_lib.serving import ct2
 from course_lib.serving.ct2_generate import Ct2Generator
 from course_lib.settings import config
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
@@ -106,12 +107,22 @@ def test_smaller_formats(memorized: Path, tmp_path: Path) -> None:
     assert [texts[0].text for texts in ours.generate(["", "早稲田大学"], GREEDY)] == [SENTENCE] * 2
 
 
-def test_the_writers_of_the_comparison_write_the_same_and_go_on_behind_the_end(memorized: Path, tmp_path: Path) -> None:
+def test_greedy_texts_of_a_given_length_are_those_of_hugging_face_and_go_on_behind_the_end(
+    memorized: Path, tmp_path: Path
+) -> None:
     ct2.export(memorized, tmp_path / "ct2")
     rows = [[5, 6, 7, 8], [9], [10, 11, 260], [12, 13]]
-    writers = latency.hugging_face(frozen_base.load(memorized)), latency.ct2(tmp_path / "ct2")
-    one, other = (write(rows, 30) for write in writers)
-    assert one == other and [len(row) for row in one] == [30] * 4
+    model = frozen_base.load(memorized)
+    ids, mask = left_padded(rows, model.device)
+    end = model.generation_config.eos_token_id
+    options = {"max_new_tokens": 30, "min_new_tokens": 30, "eos_token_id": end, "pad_token_id": end}
+    with torch.inference_mode():
+        texts = model.generate(ids, attention_mask=mask, do_sample=False, **options)
+    expected = texts[:, ids.shape[1] :].tolist()
+    settings = GenerateConfig(strategy="greedy", max_new_tokens=30, min_new_tokens=30)
+    ours = Ct2Generator(tmp_path / "ct2", threads=1)
+    written = [texts[0] for texts in ours.continue_ids(rows, settings)]
+    assert written == expected and [len(row) for row in written] == [30] * 4
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,8 @@ import numpy as np
 import psutil
 import pytest
 from course_lib.serving import server
-from course_lib.serving.client import DTYPES
 from course_lib.serving.engine import Engine
-from course_lib.serving.repository import INPUTS, MODEL
-from course_lib.serving.request import TextRequest
+from course_lib.serving.request import DTYPES, INPUTS, MODEL, TextRequest
 
 from tests.bench import load
 from tests.serving import tiny

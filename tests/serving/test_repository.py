@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from course_lib.command_line.serving import serve
 from course_lib.errors import CourseError, UsageError
+from course_lib.files import MARK
 from course_lib.serving import ini, layout, repository, server
 
 from tests.serving import tiny
@@ -95,6 +96,16 @@ def test_serve_writes_a_repository_over_its_own_only(folder: Path, tmp_path: Pat
             serve(folder, target=target)
     with pytest.raises(CourseError, match="expected one FasterTransformer folder N-gpu, found: none"):
         serve(tmp_path / "models", target=tmp_path / "other")
+
+
+def test_a_repository_holds_what_triton_reads_and_the_mark_of_the_course(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "models"
+    model = repository.write(folder, target)
+    held = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+    assert held == {MARK, "fastertransformer/config.pbtxt", "fastertransformer/1/model.py"}
+    # Repositories that earlier versions wrote have the same line, so they are served as long as it is right.
+    line = "from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401"
+    assert line in (model / "1/model.py").read_text().splitlines()
 
 
 def test_without_the_wheel_the_container_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from course_lib.errors import CourseError
-from course_lib.serving import batch as batch_module
+from course_lib.serving import engine as engine_module
 from course_lib.serving import scheduler as scheduler_module
 from course_lib.serving.request import Answer, TextRequest
 from course_lib.serving.scheduler import Request, Scheduler
@@ -38,7 +38,7 @@ def ids(answers: list[Answer]) -> list[list[int]]:
 
 
 def test_requests_of_many_threads_get_each_its_own_answers(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_module, "ROWS", 8)
+    monkeypatch.setattr(engine_module, "ROWS", 8)
     every = rows(60, seed=9)
     groups = [every[start : start + 3] for start in range(0, 60, 3)]
 
@@ -56,7 +56,7 @@ def test_requests_of_many_threads_get_each_its_own_answers(ours: Scheduler, monk
 def test_submit_returns_when_the_rows_have_joined_and_not_before(
     ours: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_module, "ROWS", 2)
+    monkeypatch.setattr(engine_module, "ROWS", 2)
     forward, go = ours.engine.model.forward, threading.Semaphore(0)
     monkeypatch.setattr(ours.engine.model, "forward", lambda *given, **named: go.acquire() and forward(*given, **named))
     first, one = asked(LONG, LONG)
@@ -142,11 +142,11 @@ def failing(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, error: BaseE
     ("place", "name", "error", "words"),
     [
         # what is not an Exception, in a step
-        (batch_module.TextBatch, "step", SystemExit("the device is lost"), "the model failed: the device is lost"),
+        (engine_module.TextBatch, "step", SystemExit("the device is lost"), "the model failed: the device is lost"),
         # a batch that cannot be made
         (scheduler_module, "TextBatch", MemoryError(), "the model failed: MemoryError"),
         # a row that cannot leave the batch
-        (batch_module.TextBatch, "leave", KeyboardInterrupt("two\nlines"), "the model failed: two lines"),
+        (engine_module.TextBatch, "leave", KeyboardInterrupt("two\nlines"), "the model failed: two lines"),
     ],
 )
 def test_the_thread_goes_on_after_any_error(
@@ -155,7 +155,7 @@ def test_the_thread_goes_on_after_any_error(
     """No request waits forever: those of the time get an error, later ones an answer."""
     # the thread has made its batch already, so let it make another
     if name == "TextBatch":
-        failing(monkeypatch, batch_module.TextBatch, "step", RuntimeError("a new batch"))
+        failing(monkeypatch, engine_module.TextBatch, "step", RuntimeError("a new batch"))
     failing(monkeypatch, place, name, error)
     pairs = [asked(LONG), asked(LONG, LONG)]
     ours.submit([request for request, _ in pairs])

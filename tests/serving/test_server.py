@@ -19,11 +19,11 @@ import psutil
 import pytest
 from course_lib.command_line import serving as verbs
 from course_lib.errors import CourseError
-from course_lib.serving import client, reader, server
-from course_lib.serving.ask_config import AskConfig
+from course_lib.serving import reader, server
 from course_lib.serving.client import Client
+from course_lib.serving.config import AskConfig
 from course_lib.serving.engine import Engine
-from course_lib.serving.request import TextRequest
+from course_lib.serving.request import TextRequest, word_list
 
 from tests.serving import tiny
 from tests.waiting import LIMIT, until
@@ -67,7 +67,7 @@ def test_every_optional_tensor_reaches_the_engine(asked: Client, engine: Engine)
         "start_id": 3, "end_id": 17, "runtime_top_k": 9, "runtime_top_p": 0.9, "temperature": 0.8, "repetition_penalty": 1.2,
         "random_seed": 2**63 + 5, "prompt_learning_task_name_ids": 1, "top_p_decay": 0.9, "top_p_min": 0.2, "top_p_reset_ids": 8,
         "beam_width": 1, "len_penalty": 0, "beam_search_diversity_rate": 0, "is_return_log_probs": True,
-        "bad_words_list": client.word_list([row.bad_words]), "stop_words_list": client.word_list([row.stop_words]),
+        "bad_words_list": word_list([row.bad_words]), "stop_words_list": word_list([row.stop_words]),
     }  # fmt: skip
     found, expected = asked.infer(needed([5, 6], length=20) | sent), engine.run([row], log_probs=True)[0]
     assert texts(found) == [expected.ids]
