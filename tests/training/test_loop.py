@@ -409,7 +409,10 @@ def test_too_little_memory_ends_the_run_in_one_line_of_advice(place: Path, tmp_p
 
 
 def test_a_kind_without_a_plan_says_what_pytorch_says(tmp_path: Path) -> None:
-    run = Numbers(toy_run.settings(tmp_path), before_loss=lambda _: torch.empty(1 << 50))
+    def fill(_: int) -> None:
+        torch.empty(1 << 50)
+
+    run = Numbers(toy_run.settings(tmp_path), before_loss=fill)
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         train(run, on_message=ignore)
 
