@@ -3,6 +3,7 @@
 The checks compare with PyTorch and transformers. An answer that equals a usual mistake gets that mistake's advice.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -24,11 +25,13 @@ def _numbers(*shape: int, seed: int = 0) -> Tensor:
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    read: Tensor = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return read
 
 
 def _scores(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.mT / q.shape[-1] ** 0.5
+    scores: Tensor = q @ k.mT / q.shape[-1] ** 0.5
+    return scores
 
 
 def _future(rows: int, columns: int, diagonal: int = 1) -> Tensor:
@@ -355,17 +358,18 @@ def _check_rope(rope: Any) -> str | None:
     def angles(start: int, size: int = 8) -> Tensor:
         return torch.arange(start, start + 5)[:, None] * 10000.0 ** (-torch.arange(0, 8, 2) / size)
 
-    def turned(u: Tensor, v: Tensor, angles: Tensor) -> Tensor:
+    def turned(pairs: Sequence[Tensor], angles: Tensor) -> Tensor:
+        u, v = pairs
         return torch.cat([u * angles.cos() - v * angles.sin(), v * angles.cos() + u * angles.sin()], -1)
 
     def neighbors(x: Tensor, start: int = 0) -> Tensor:
-        return turned(x[..., ::2], x[..., 1::2], angles(start))
+        return turned((x[..., ::2], x[..., 1::2]), angles(start))
 
     mistakes = (
-        (lambda x, start=0: turned(*x.chunk(2, -1), angles(0)), mark("the first row has the position `start`")),
-        (lambda x, start=0: turned(*x.chunk(2, -1), -angles(start)),
+        (lambda x, start=0: turned(x.chunk(2, -1), angles(0)), mark("the first row has the position `start`")),
+        (lambda x, start=0: turned(x.chunk(2, -1), -angles(start)),
          mark("the sign: (u, v) becomes (u cos a − v sin a, v cos a + u sin a)")),
-        (lambda x, start=0: turned(*x.chunk(2, -1), angles(start, 16)),
+        (lambda x, start=0: turned(x.chunk(2, -1), angles(start, 16)),
          mark("the exponent is −i / (number of points): half the size")),
         (neighbors, mark("point i is made of numbers i and i + size / 2, not of two neighbors")),
         (lambda x, start=0: torch.stack(neighbors(x, start).chunk(2, -1), -1).flatten(-2),

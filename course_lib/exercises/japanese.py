@@ -9,6 +9,8 @@ from typing import Any
 from course_lib.exercises import Chapter, Exercise, folded
 from course_lib.language.words import mark, tr
 
+Link = Callable[[Any, Any], int]
+
 
 def to_plain(marked: str) -> str:
     """Convert a segmented line to plain text: without marks, with single spaces between words."""
@@ -40,7 +42,7 @@ def mecabs(sentence: str) -> list[Any]:
     return [int(mecab.tagger('-F "" -U "" -E %pc').parse(sentence)), mecab.words(sentence)]
 
 
-def _one_path_per_place(words: Sequence[Any], link: Callable[[Any, Any], int]) -> int:
+def _one_path_per_place(words: Sequence[Any], link: Link) -> int:
     """Return the cost if only one path is kept for all words that end at the same character."""
     best: dict[int, tuple[int, Any]] = {words[0].end: (0, words[0])}
     for word in words[1:]:
@@ -51,7 +53,7 @@ def _one_path_per_place(words: Sequence[Any], link: Callable[[Any, Any], int]) -
     return best[words[-1].end][0]
 
 
-def _cheapest_next_word(words: Sequence[Any], link: Callable[[Any, Any], int]) -> int:
+def _cheapest_next_word(words: Sequence[Any], link: Link) -> int:
     """Return the cost if the cheapest next word is taken at each place."""
     total, now = 0, words[0]
     while now is not words[-1]:
@@ -64,26 +66,23 @@ def _cheapest_next_word(words: Sequence[Any], link: Callable[[Any, Any], int]) -
 def _check_cheapest(answer: Any) -> str | None:
     from course_lib.japanese import lattice
 
-    link = lattice.connection
-
-    def cost(words: Sequence[Any], connection: Callable[[Any, Any], int]) -> int:
-        return lattice.cheapest(words, connection)[words[-1]][0]
+    def cost(words: Sequence[Any], link: Link) -> int:
+        return lattice.cheapest(words, link)[words[-1]][0]
 
     def free(words: Sequence[Any]) -> list[Any]:
         """Return the different words, without costs of their own."""
         return list(dict.fromkeys(word._replace(cost=0) for word in words))
 
     # What a mistake makes of the cost, and its advice.
-    mistakes = (
-        (lambda words: cost(words, lambda before, word: 0), mark("you left out the connection costs")),
-        (lambda words: cost(free(words), link), mark("you left out the words' own costs")),
-        (lambda words: cost(words, lambda before, word: link(before, word) if word.text else 0),
+    mistakes: tuple[tuple[Callable[[Any, Link], int], str], ...] = (
+        (lambda words, link: cost(words, lambda before, word: 0), mark("you left out the connection costs")),
+        (lambda words, link: cost(free(words), link), mark("you left out the words' own costs")),
+        (lambda words, link: cost(words, lambda before, word: link(before, word) if word.text else 0),
          mark("the connection to the end has a cost, too")),
-        (lambda words: _one_path_per_place(words, link),
-         mark("keep the cheapest path of each word, not one for all words that end there")),
-        (lambda words: _cheapest_next_word(words, link),
-         mark("you take the cheapest next word; a dear word may save more later")),
+        (_one_path_per_place, mark("keep the cheapest path of each word, not one for all words that end there")),
+        (_cheapest_next_word, mark("you take the cheapest next word; a dear word may save more later")),
     )  # fmt: skip
+    link = lattice.connection
     for sentence in SENTENCES:
         words = lattice.candidates(sentence)
         expected, path = mecabs(sentence)
@@ -94,13 +93,11 @@ def _check_cheapest(answer: Any) -> str | None:
         chosen = [getattr(word, "text", word) for word in chosen]
         if total == expected and chosen == path:
             continue
-        advice = mark("add the cost so far, the connection and the word's cost, and keep the smallest sum")
         if total == expected:
             advice = mark("the cost is right; the path is the list of the words' texts without start and end")
-        for wrong, text in mistakes:
-            if total != expected and total == wrong(words):
-                advice = text
-                break
+        else:
+            other = mark("add the cost so far, the connection and the word's cost, and keep the smallest sum")
+            advice = next((advice for wrong, advice in mistakes if wrong(words, link) == total), other)
         message = mark("For {sentence} MeCab has {expected:,} {path}, your function {total:,} {chosen}: {advice}.")
         return tr(
             message, sentence=sentence, expected=expected, path=" ".join(path), total=total,
@@ -162,35 +159,30 @@ def _check_ambiguous(answer: Any) -> str | None:
     return tr(message, first=" ".join(first), best=best, mine=mine, near=NEAR)
 
 
+SPLIT_CASES = (
+    (("雨だ。風も吹く。",), _split_sentences, "a sentence ends behind 。, which belongs to it"),
+    (("え？本当！はい。",), _split_sentences, "！ and ？ end a sentence as well"),
+    (("待って！？もう一度!!",), _split_sentences, "a run of marks is one end; !? in half width, too"),
+    (("続きは明日",), _split_sentences, "the rest without a mark is a sentence, too; no sentence is empty"),
+    (("「はい。そうです。」と言った。",), _split_sentences, "do not cut inside brackets: count those that are open"),
+    (("彼は（本当に！）来た。",), _split_sentences, "there are four kinds of brackets: 「」, 『』, （） and ()"),
+    (("「『来い！』と書け。」と命じた。行く。",), _split_sentences,
+     "brackets nest: a number of open brackets, not a flag"),
+    (("1) 行く。次へ。",), _split_sentences, "a closing bracket alone closes nothing: the number never falls below 0"),
+)  # fmt: skip
+
+PLAIN_CASES = (
+    (("早稲田 大学",), "早稲田 大学", "remove only the marks, and join the words with spaces"),
+    (("Visual ␣Studio を a ␣␣b",), "Visual Studio を a b", "a mark, or several, stands before a word: remove all"),
+    (("雨 ␣",), "雨", "a mark alone stands for a space at the end of the line: drop it"),
+    (("記号 は ␛s です",), "記号 は ␣ です", "␛s stands for a ␣ that the text itself held: it becomes ␣"),
+    (("␛es",), "␛s", "␛e stands for ␛, so ␛es is the text ␛s: replace ␛s before ␛e"),
+)  # fmt: skip
+
 CHAPTER = Chapter(
     Exercise(
         "write split(text): the sentences of one line; a run of 。！？!? outside brackets ends a sentence",
-        (
-            (("雨だ。風も吹く。",), _split_sentences, "a sentence ends behind 。, which belongs to it"),
-            (("え？本当！はい。",), _split_sentences, "！ and ？ end a sentence as well"),
-            (("待って！？もう一度!!",), _split_sentences, "a run of marks is one end; !? in half width, too"),
-            (("続きは明日",), _split_sentences, "the rest without a mark is a sentence, too; no sentence is empty"),
-            (
-                ("「はい。そうです。」と言った。",),
-                _split_sentences,
-                "do not cut inside brackets: count those that are open",
-            ),
-            (
-                ("彼は（本当に！）来た。",),
-                _split_sentences,
-                "there are four kinds of brackets: 「」, 『』, （） and ()",
-            ),
-            (
-                ("「『来い！』と書け。」と命じた。行く。",),
-                _split_sentences,
-                "brackets nest: a number of open brackets, not a flag",
-            ),
-            (
-                ("1) 行く。次へ。",),
-                _split_sentences,
-                "a closing bracket alone closes nothing: the number never falls below 0",
-            ),
-        ),
+        SPLIT_CASES,
         (
             "Go through the text with enumerate and count the open brackets: +1 at 「『（(, −1 at 」』）), at least 0.",
             "Cut behind a mark if no bracket is open and the next character, text[at + 1 : at + 2], is no mark.",
@@ -223,17 +215,7 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",
-        (
-            (("早稲田 大学",), "早稲田 大学", "remove only the marks, and join the words with spaces"),
-            (
-                ("Visual ␣Studio を a ␣␣b",),
-                "Visual Studio を a b",
-                "a mark, or several, stands before a word: remove all",
-            ),
-            (("雨 ␣",), "雨", "a mark alone stands for a space at the end of the line: drop it"),
-            (("記号 は ␛s です",), "記号 は ␣ です", "␛s stands for a ␣ that the text itself held: it becomes ␣"),
-            (("␛es",), "␛s", "␛e stands for ␛, so ␛es is the text ␛s: replace ␛s before ␛e"),
-        ),
+        PLAIN_CASES,
         (
             "Work word by word: marked.split(' ').",
             "Strip ␣ from the left of each word, then turn ␛s into ␣ and ␛e into ␛, and drop empty words.",

@@ -225,6 +225,19 @@ def _check_polite(answer: Any) -> str | None:
     return tr("{share:.0%} of the held-out sentences become polite, {wanted:.0%} are wanted.", **found)
 
 
+EXAMPLE_CASES = (
+    (([5], [8], 2), ([5, 8], [8, 2]), "the label at a position is the next token; the model does not read the end"),
+    (([5, 6, 7], [8, 9], 2), ([5, 6, 7, 8, 9], [-100, -100, 8, 9, 2]),
+     "at 7 the model predicts the target; what it predicts before is not learned"),
+)  # fmt: skip
+
+SLOTS_CASES = (
+    ((2, 3, 2, 3), ([1, 1, 1, 1, 1], [2, 3, 4]), "the tokens' positions come after the prefix"),
+    ((2, 3, 2, 5), ([1, 1, 0, 0, 1, 1, 1], [2, 3, 4]), "the text is padded on the left, after the prefix"),
+    ((2, 3, 4, 3), ([0, 0, 1, 1, 1, 1, 1], [2, 3, 4]),
+     "the prefix is padded on the left, too, and padding takes no position"),
+)  # fmt: skip
+
 POLITE_ROWS = """(
     swapped := [example(pair.target, pair.prompt, end) for pair in plain.train],
     rows := cache_values(model, 20).requires_grad_(),
@@ -247,18 +260,7 @@ CHAPTER = Chapter(
     Exercise(
         "write example(prompt, target, end): what the model reads, and for each position the token that "
         "it must predict there, which is the next one (-100 where nothing is learned)",
-        (
-            (
-                ([5], [8], 2),
-                ([5, 8], [8, 2]),
-                "the label at a position is the next token; the model does not read the end",
-            ),
-            (
-                ([5, 6, 7], [8, 9], 2),
-                ([5, 6, 7, 8, 9], [-100, -100, 8, 9, 2]),
-                "at 7 the model predicts the target; what it predicts before is not learned",
-            ),
-        ),
+        EXAMPLE_CASES,
         (
             "The whole text is prompt + target + [end]. The model reads all tokens but the last; "
             "the label at a position is the next token.",
@@ -292,15 +294,7 @@ CHAPTER = Chapter(
     Exercise(
         "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "
         "and its tokens' positions",
-        (
-            ((2, 3, 2, 3), ([1, 1, 1, 1, 1], [2, 3, 4]), "the tokens' positions come after the prefix"),
-            ((2, 3, 2, 5), ([1, 1, 0, 0, 1, 1, 1], [2, 3, 4]), "the text is padded on the left, after the prefix"),
-            (
-                (2, 3, 4, 3),
-                ([0, 0, 1, 1, 1, 1, 1], [2, 3, 4]),
-                "the prefix is padded on the left, too, and padding takes no position",
-            ),
-        ),
+        SLOTS_CASES,
         (
             "The first columns are those of the longest prefix, the others those of the longest text; "
             "both parts are padded on the left with 0.",

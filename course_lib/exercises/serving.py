@@ -256,6 +256,20 @@ def _check_format(answer: Any) -> str | None:
     return tr("{choice} has the size of {best}, but its logits are off by {off}.", choice=choice, best=best, off=off)
 
 
+STEP_CASES = (
+    (([(0, 2), (1, 3), (2, 1)], [], 2), ([(2, 1)], [(0, 1), (1, 2)], []),
+     "each job in a slot writes one token; the third has to wait"),
+    (([(5, 4)], [(3, 1), (4, 2)], 3), ([], [(4, 1), (5, 3)], [3]),
+     "a waiting job joins as soon as a slot is free, not when all are free"),
+    (([(7, 3)], [(5, 2), (6, 2)], 2), ([(7, 3)], [(5, 1), (6, 1)], []),
+     "no slot is free: the waiting job stays where it is"),
+    (([(2, 1), (3, 5)], [(1, 2)], 2), ([(3, 5)], [(1, 1)], [2]),
+     "a job that joins writes its first token in the same step"),
+    (([(4, 2), (5, 2), (6, 2)], [], 2), ([(6, 2)], [(4, 1), (5, 1)], []), "the first that came are the first to join"),
+    (([], [(1, 1), (2, 1)], 2), ([], [], [1, 2]),
+     "a job without tokens left leaves the batch and is named in the third result"),
+)  # fmt: skip
+
 CHAPTER = Chapter(
     Exercise(
         "write convert(weight, heads, ranks, family): the parts of a query/key/value weight for each rank",
@@ -294,38 +308,7 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "write step(waiting, running, slots): one step of continuous batching",
-        (
-            (
-                ([(0, 2), (1, 3), (2, 1)], [], 2),
-                ([(2, 1)], [(0, 1), (1, 2)], []),
-                "each job in a slot writes one token; the third has to wait",
-            ),
-            (
-                ([(5, 4)], [(3, 1), (4, 2)], 3),
-                ([], [(4, 1), (5, 3)], [3]),
-                "a waiting job joins as soon as a slot is free, not when all are free",
-            ),
-            (
-                ([(7, 3)], [(5, 2), (6, 2)], 2),
-                ([(7, 3)], [(5, 1), (6, 1)], []),
-                "no slot is free: the waiting job stays where it is",
-            ),
-            (
-                ([(2, 1), (3, 5)], [(1, 2)], 2),
-                ([(3, 5)], [(1, 1)], [2]),
-                "a job that joins writes its first token in the same step",
-            ),
-            (
-                ([(4, 2), (5, 2), (6, 2)], [], 2),
-                ([(6, 2)], [(4, 1), (5, 1)], []),
-                "the first that came are the first to join",
-            ),
-            (
-                ([], [(1, 1), (2, 1)], 2),
-                ([], [], [1, 2]),
-                "a job without tokens left leaves the batch and is named in the third result",
-            ),
-        ),
+        STEP_CASES,
         (
             "Three moves: fill the free slots from the front of `waiting`; take one from each `left`; sort out who "
             "has none left.",

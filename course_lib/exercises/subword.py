@@ -20,18 +20,11 @@ Pair = tuple[str, str]
 def _check_lost(answer: Any) -> str | None:
     words, scores = {"大学": 3, "大学生": 1}, {"大": -3.0, "学": -2.0, "生": -2.0, "大学": -1.0, "大学生": -1.5}
     # With the piece 大学, for example, 大学 has the probability e⁻¹ + e⁻⁵, without it e⁻⁵.
+    advice = mark("log_probability(words, scores) minus the same without the piece")
     cases = (
         (({"学学": 2}, scores, "大学"), 0.0, mark("a piece that no word contains costs nothing")),
-        (
-            (words, scores, "大学"),
-            12.255120289,
-            mark("log_probability(words, scores) minus the same without the piece"),
-        ),
-        (
-            (words, scores, "大学生"),
-            1.686599021,
-            mark("log_probability(words, scores) minus the same without the piece"),
-        ),
+        ((words, scores, "大学"), 12.255120289, advice),
+        ((words, scores, "大学生"), 1.686599021, advice),
     )
     if (problem := judge(answer, cases)) is None:
         answer(words, scores, "大学")
@@ -140,6 +133,7 @@ LINES = (
     "学生 が 大学 で 学ぶ 。", "大学生 も 大学院生 も 大学 で 学ぶ 。", "父 も 大学 で 学んだ 。",
     "駅 より 大学 で 待つ 。", "大学 の 図書館 で 本 を 読む 。", "本 を 読んで 学生 は 学ぶ 。",
 )  # fmt: skip
+
 ANY_TEXT = "大学生 が 学ぶ", "鰯 😀 é", "  two  spaces ", "line\n", "", "大学</s></s></s> で"
 SIZE = 290
 SPECIAL, MORE, FASTER = ("</s>", "</s></s>"), 340, 4
@@ -258,57 +252,45 @@ def _other_ids(mine: Any, train: Sequence[str], lines: Sequence[str], size: int)
     return None
 
 
+PAIR_CASES = (
+    (({("大", "学"): 3},), {("大", "学"): 3}, "a pair counts as often as its word occurs: add the frequency, not 1"),
+    (({("大", "学"): 2, ("大", "学", "生"): 1},), {("大", "学"): 3, ("学", "生"): 1}, "add up over all words"),
+    (({("も",): 5, ("学", "生"): 1},), {("学", "生"): 1},
+     "a word of one symbol has no pair, and no pair spans two words"),
+    (({("学", "大", "学"): 1},), {("学", "大"): 1, ("大", "学"): 1}, "(学, 大) and (大, 学) are two pairs"),
+    (({("大学", "生"): 4},), {("大学", "生"): 4},
+     "a symbol may have several characters: pair the symbols, not the characters"),
+)  # fmt: skip
+
+MERGE_CASES = (
+    (({("大", "学", "生"): 1}, ("大", "学")), {("大学", "生"): 1}, "大 and 学 become the one symbol 大学"),
+    (({("も",): 2, ("学", "生"): 1}, ("大", "学")), {("も",): 2, ("学", "生"): 1},
+     "words without the pair stay as they are"),
+    (({("あ", "い", "あ", "い"): 1}, ("あ", "い")), {("あい", "あい"): 1}, "merge wherever the pair occurs, not once"),
+    (({("も", "も", "も"): 1}, ("も", "も")), {("もも", "も"): 1},
+     "go from left to right, and do not use a symbol twice"),
+    (({("大", "学"): 3, ("大学",): 1}, ("大", "学")), {("大学",): 4},
+     "two words may become equal: add their frequencies"),
+)  # fmt: skip
+
+ENCODE_CASES = (
+    (("大学生", [("大", "学")]), ["大学", "生"], "the answer is a list of symbols, in which 大 and 学 are one"),
+    (("ababc", [("a", "b")]), ["ab", "ab", "c"], "a merge applies wherever the pair occurs, not once"),
+    (("abc", [("b", "c"), ("a", "b")]), ["a", "bc"], "the order of the merges decides: the first uses up b"),
+    (("aaa", [("a", "a")]), ["aa", "a"], "go from left to right, and do not use a symbol twice"),
+)  # fmt: skip
+
 CHAPTER = Chapter(
     Exercise(
         "write pair_counts(words): a Counter of the pairs of neighbors in all words, times the words' frequencies",
-        (
-            (
-                ({("大", "学"): 3},),
-                {("大", "学"): 3},
-                "a pair counts as often as its word occurs: add the frequency, not 1",
-            ),
-            (({("大", "学"): 2, ("大", "学", "生"): 1},), {("大", "学"): 3, ("学", "生"): 1}, "add up over all words"),
-            (
-                ({("も",): 5, ("学", "生"): 1},),
-                {("学", "生"): 1},
-                "a word of one symbol has no pair, and no pair spans two words",
-            ),
-            (({("学", "大", "学"): 1},), {("学", "大"): 1, ("大", "学"): 1}, "(学, 大) and (大, 学) are two pairs"),
-            (
-                ({("大学", "生"): 4},),
-                {("大学", "生"): 4},
-                "a symbol may have several characters: pair the symbols, not the characters",
-            ),
-        ),
+        PAIR_CASES,
         ("Two loops: over words.items(), and over zip(word, word[1:]).", "counts[pair] += frequency"),
         folded("03_tokenizers", "pair_counts_ours"),
         "The folded cell below the exercise has the code. A word's pairs are zip(word, word[1:]).",
     ),
     Exercise(
         "write merge(words, pair): the words in which the pair has become one symbol, with their frequencies",
-        (
-            (({("大", "学", "生"): 1}, ("大", "学")), {("大学", "生"): 1}, "大 and 学 become the one symbol 大学"),
-            (
-                ({("も",): 2, ("学", "生"): 1}, ("大", "学")),
-                {("も",): 2, ("学", "生"): 1},
-                "words without the pair stay as they are",
-            ),
-            (
-                ({("あ", "い", "あ", "い"): 1}, ("あ", "い")),
-                {("あい", "あい"): 1},
-                "merge wherever the pair occurs, not once",
-            ),
-            (
-                ({("も", "も", "も"): 1}, ("も", "も")),
-                {("もも", "も"): 1},
-                "go from left to right, and do not use a symbol twice",
-            ),
-            (
-                ({("大", "学"): 3, ("大学",): 1}, ("大", "学")),
-                {("大学",): 4},
-                "two words may become equal: add their frequencies",
-            ),
-        ),
+        MERGE_CASES,
         (
             "For each word build a new list of symbols, with an index that moves by 2 where word[at:at + 2] == pair.",
             "Put tuple(symbols) into a new Counter: merged[tuple(symbols)] += frequency",
@@ -318,12 +300,7 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "write encode_word(word, merges): the word's symbols after all merges, in the order in which they were learned",
-        (
-            (("大学生", [("大", "学")]), ["大学", "生"], "the answer is a list of symbols, in which 大 and 学 are one"),
-            (("ababc", [("a", "b")]), ["ab", "ab", "c"], "a merge applies wherever the pair occurs, not once"),
-            (("abc", [("b", "c"), ("a", "b")]), ["a", "bc"], "the order of the merges decides: the first uses up b"),
-            (("aaa", [("a", "a")]), ["aa", "a"], "go from left to right, and do not use a symbol twice"),
-        ),
+        ENCODE_CASES,
         (
             "Your merge does one step: it takes {tuple(word): 1} and gives the merged word as its only key.",
             "words = {tuple(word): 1}, then words = merge(words, pair) for each pair; the answer is list(*words).",
