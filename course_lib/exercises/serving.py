@@ -7,7 +7,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course_lib.exercises import Chapter, Code, Exercise, folded
+from course_lib.exercises import Case, Chapter, Code, Exercise, folded
 from course_lib.language.words import mark, tr
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _check_format(answer: Any) -> str | None:
     return tr("{choice} has the size of {best}, but its logits are off by {off}.", choice=choice, best=best, off=off)
 
 
-STEP_CASES = (
+STEP_CASES: tuple[Case, ...] = (
     (([(0, 2), (1, 3), (2, 1)], [], 2), ([(2, 1)], [(0, 1), (1, 2)], []),
      "each job in a slot writes one token; the third has to wait"),
     (([(5, 4)], [(3, 1), (4, 2)], 3), ([], [(4, 1), (5, 3)], [3]),
