@@ -2,7 +2,7 @@
 
 A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered, `check` prints the
 task. `choose` gives later cells the learner's function, or the course's where that is not right yet. `answers` compares
-results, and `display` shows a verdict in Jupyter.
+results, `folded` reads solutions from the notebooks, and `display` shows a verdict in Jupyter.
 """
 
 import ast
