@@ -2,10 +2,10 @@
 
 A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered, `check` prints the
 task. `choose` gives later cells the learner's function, or the course's where that is not right yet. `answers` compares
-results, and `display` shows a verdict in Jupyter.
+results, `folded` reads solutions from the notebooks, and `display` shows a verdict in Jupyter.
 """
 
-import dis
+import ast
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,31 +15,33 @@ from typing import Any, TypeVar
 from course_lib.errors import UsageError
 from course_lib.exercises.answers import Case, judge, plain
 from course_lib.exercises.display import folded_hints, folded_solution, show, verdict
+from course_lib.exercises.folded import Code, folded
 from course_lib.language.words import tr
 
-__all__ = ["Case", "Chapter", "Exercise", "Expression"]
+__all__ = ["Case", "Chapter", "Code", "Exercise", "folded"]
 
 T = TypeVar("T")
-
-
-NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 
 
 def unanswered(answer: Any) -> bool:
     """Return whether an answer is None, `...`, a function whose body is `...`, or a class with such a method."""
     if isinstance(answer, type):
-        return any(inspect.isfunction(each) and unanswered(inspect.unwrap(each)) for each in vars(answer).values())
-    code = getattr(answer, "__code__", None)
-    if code is None:
-        return answer is None or answer is ...
-    return code.co_consts[-1:] == (None,) and {step.opname for step in dis.get_instructions(code)} <= NOTHING
+        return any(_is_blank(each) for each in vars(answer).values())
+    return answer is None or answer is ... or _is_blank(answer)
 
 
-class Expression(str):
-    """A solution that needs names of the notebook, as Python code."""
-
-    def __repr__(self) -> str:
-        return str(self)
+def _is_blank(function: Any) -> bool:
+    """Return whether the body of a function is nothing but a docstring and `...`."""
+    if not inspect.isfunction(function):
+        return False
+    try:
+        definition = ast.parse(dedent(inspect.getsource(function))).body[0]
+    # The source is not at hand, or it is a part of a statement, in which a lambda stands.
+    except (OSError, SyntaxError):
+        return False
+    if not isinstance(definition, ast.FunctionDef):
+        return False
+    return all(isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in definition.body)
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,17 @@ class Exercise:
     """An exercise: its task, check, hints and solution."""
 
     task: str
-    # cases for `judge`, or a function that takes a plain answer and returns what is wrong with it, None if nothing is
+    # Cases for `judge`, or a function that takes a plain answer and returns what is wrong with it, None if nothing is.
     check: Sequence[Case] | Callable[[Any], str | None]
     hints: tuple[str, ...]  # from vague to precise
-    solution: Any  # a right answer: a value, or a function whose source is printed
+    # A right answer: a value, a function whose source is printed, or code, such as that of a folded cell.
+    solution: Any
     explanation: str  # printed after the solution
 
     def problem(self, answer: Any) -> str | None:
         """Return what is wrong with an answer, or None if it is right. Raises nothing."""
         try:
-            return self.check(plain(answer)) if callable(self.check) else judge(answer, self.solution, self.check)
+            return self.check(plain(answer)) if callable(self.check) else judge(answer, self.check)
         # An answer of another form, or the learner's function in it, may raise any exception.
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
@@ -70,7 +73,7 @@ class Exercise:
     def texts(self) -> Iterator[str]:
         """Yield the texts of the exercise, for the catalogues."""
         yield self.task
-        yield from () if callable(self.check) else (advice for _, advice in self.check)
+        yield from () if callable(self.check) else (advice for *_, advice in self.check)
         yield from self.hints
         yield self.explanation
 

@@ -3,8 +3,8 @@
 The checks compare with PyTorch and transformers. An answer that equals a usual mistake gets that mistake's advice.
 """
 
-from collections.abc import Mapping
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from course_lib.corpus.products import has_world
-from course_lib.exercises import Chapter, Exercise, Expression, tiles
+from course_lib.exercises import Chapter, Code, Exercise, folded, tiles
+from course_lib.exercises.answers import compare, judge
 from course_lib.language.words import mark, tr
 
 HEADS, HIDDEN, VOCABULARY = 3, 12, 11
@@ -23,67 +24,54 @@ def _numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def _problem(result: Any, expected: Tensor, mistakes: Mapping[str, Tensor], peer: str) -> str | None:
-    """Return None if `result` equals `expected`, else the advice whose tensor it equals, or how it differs."""
-    if not isinstance(result, Tensor):
-        return tr("expected a tensor, got {kind}: end with return.", kind=type(result).__name__)
-    if result.shape != expected.shape:
-        return tr("expected the shape {wanted}, got {got}.", wanted=[*expected.shape], got=[*result.shape])
-    same = partial(torch.allclose, result.detach().to(expected.dtype), rtol=1e-4, atol=1e-5, equal_nan=True)
-    if same(expected):
-        return None
-    for advice, wrong in mistakes.items():
-        if wrong.shape == expected.shape and same(wrong):
-            return tr("{advice}.", advice=tr(advice))
-    if not result.isfinite().all():
-        return tr("some numbers are not finite: each token may read itself, so triu(1), not triu(0).")
-    gap = (result - expected).abs().max().item()
-    return tr("the largest difference from {peer} is {gap:.1e}.", peer=peer, gap=gap)
+def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    read: Tensor = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return read
 
 
-def _future(rows: int, columns: int) -> Tensor:
-    return torch.ones(rows, columns).triu(1 + columns - rows).bool()
+def _scores(q: Tensor, k: Tensor) -> Tensor:
+    scores: Tensor = q @ k.mT / q.shape[-1] ** 0.5
+    return scores
+
+
+def _future(rows: int, columns: int, diagonal: int = 1) -> Tensor:
+    return torch.ones(rows, columns).triu(diagonal).bool()
 
 
 def _check_attend(attend: Any) -> str | None:
     q, k, v = (_numbers(2, HEADS, 5, 4, seed=seed) for seed in range(3))
-    scores, future = q @ k.mT / 2, _future(5, 5)
+    scores, future = _scores(q, k), _future(5, 5)
     hidden = scores.masked_fill(future, -torch.inf)
-    mistakes = {
-        mark("tokens read from later ones: set the scores right of the diagonal to -inf"): scores.softmax(-1) @ v,
-        mark("divide the scores by the root of the size of q"): (hidden * 2).softmax(-1) @ v,
-        mark("mask before the softmax, so that each row still adds up to 1"):
-            scores.softmax(-1).masked_fill(future, 0) @ v,
-        mark("a score of 0 still counts, because e^0 = 1: mask with -inf"):
-            scores.masked_fill(future, 0).softmax(-1) @ v,
-        mark("the softmax goes along a row: dim=-1"): hidden.softmax(-2) @ v,
-        mark("rows are queries: q @ k.mT, not k @ q.mT"):
-            scores.mT.masked_fill(future, -torch.inf).softmax(-1) @ v,
-        mark("tokens read from later ones only: triu(1), not tril"):
-            scores.masked_fill(future.mT, -torch.inf).softmax(-1) @ v,
-    }  # fmt: skip
-    expected = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return _problem(attend(q, k, v), expected, mistakes, "scaled_dot_product_attention")
+    mistakes = (
+        (scores.softmax(-1) @ v, mark("tokens read from later ones: set the scores right of the diagonal to -inf")),
+        ((2 * hidden).softmax(-1) @ v, mark("divide the scores by the root of the size of q")),
+        (scores.softmax(-1).masked_fill(future, 0) @ v,
+         mark("mask before the softmax, so that each row still adds up to 1")),
+        (scores.masked_fill(future, 0).softmax(-1) @ v,
+         mark("a score of 0 still counts, because e^0 = 1: mask with -inf")),
+        (hidden.softmax(-2) @ v, mark("the softmax goes along a row: dim=-1")),
+        (scores.mT.masked_fill(future, -torch.inf).softmax(-1) @ v, mark("rows are queries: q @ k.mT, not k @ q.mT")),
+        (scores.masked_fill(future.mT, -torch.inf).softmax(-1) @ v,
+         mark("tokens read from later ones only: triu(1), not tril")),
+        (scores.masked_fill(_future(5, 5, 0), -torch.inf).softmax(-1) @ v,
+         mark("some numbers are not finite: each token may read itself, so triu(1), not triu(0)")),
+    )  # fmt: skip
+    return judge(attend, [((q, k, v), _causal)], mistakes, "scaled_dot_product_attention")
 
 
 def _check_cached(attend: Any) -> str | None:
     if problem := _check_attend(attend):
         return problem
     q, k, v = (_numbers(2, HEADS, 5, 4, seed=seed) for seed in range(3))
-    expected = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    for rows in (1, 2):
-        last = q[:, :, -rows:]
-        plain = (last @ k.mT / 2).masked_fill(torch.ones(rows, 5).triu(1).bool(), -torch.inf).softmax(-1) @ v
-        free = (last @ k.mT / 2).softmax(-1) @ v
-        mistakes = {
-            mark("the new rows must see all stored columns: move the diagonal by the number of stored keys"): plain,
-            mark("several new rows must not see each other's future: mask them, too"): free,
-        }
-        if problem := _problem(
-            attend(last, k, v), expected[:, :, -rows:], mistakes, tr("the last rows without a cache")
-        ):
-            return problem
-    return None
+    # The last row or the last two, with all keys and values.
+    cases = [((q[:, :, -rows:], k, v), _causal(q, k, v)[:, :, -rows:]) for rows in (1, 2)]
+    mistakes = (
+        (lambda q, k, v: _scores(q, k).masked_fill(_future(q.shape[-2], 5), -torch.inf).softmax(-1) @ v,
+         mark("the new rows must see all stored columns: move the diagonal by the number of stored keys")),
+        (lambda q, k, v: _scores(q, k).softmax(-1) @ v,
+         mark("several new rows must not see each other's future: mask them, too")),
+    )  # fmt: skip
+    return judge(attend, cases, mistakes, mark("the last rows without a cache"))
 
 
 def _library() -> Any:
@@ -114,25 +102,24 @@ def _loaded(made: Any, source: Any) -> Any:
 @torch.no_grad()
 def _check_attention(attention: Any) -> str | None:
     peer, x = _library().transformer.h[0].attn, _numbers(2, 5, HIDDEN)
-    q, k, v = peer.c_attn(x).chunk(3, -1)
+    parts = peer.c_attn(x).chunk(3, -1)
+    q, k, v = (part.view(2, 5, HEADS, 4).transpose(1, 2) for part in parts)
+    mixed = [part.reshape(2, HEADS, 5, 4) for part in parts]
 
-    def heads(part: Tensor, wrong: bool = False) -> Tensor:
-        return part.reshape(2, HEADS, 5, 4) if wrong else part.view(2, 5, HEADS, 4).transpose(1, 2)
+    def side_by_side(read: Tensor) -> Tensor:
+        return read.transpose(1, 2).reshape(2, 5, HIDDEN)
 
-    read: Any = partial(functional.scaled_dot_product_attention, is_causal=True)
-    out = read(heads(q), heads(k), heads(v))
-    joined = out.transpose(1, 2).reshape(2, 5, HIDDEN)
-    mistakes = {
-        mark("a last linear layer mixes the heads: c_proj"): joined,
-        mark("put the heads back behind the positions before reshape: transpose(1, 2)"):
-            peer.c_proj(out.reshape(2, 5, HIDDEN)),
-        mark("view(batch, heads, seq, -1) mixes positions: view(batch, seq, heads, -1), then transpose(1, 2)"):
-            peer.c_proj(read(*(heads(each, True) for each in (q, k, v))).transpose(1, 2).reshape(2, 5, HIDDEN)),
-        mark("this is one head as wide as the model: cut q, k and v into heads first"): peer.c_proj(read(q, k, v)),
-        mark("the order of c_attn is queries, keys, values"):
-            peer.c_proj(read(heads(k), heads(q), heads(v)).transpose(1, 2).reshape(2, 5, HIDDEN)),
-    }  # fmt: skip
-    return _problem(_loaded(attention(HIDDEN, HEADS), peer)(x), peer(x)[0], mistakes, "GPT2Attention")
+    mistakes = (
+        (side_by_side(_causal(q, k, v)), mark("a last linear layer mixes the heads: c_proj")),
+        (peer.c_proj(_causal(q, k, v).reshape(2, 5, HIDDEN)),
+         mark("put the heads back behind the positions before reshape: transpose(1, 2)")),
+        (peer.c_proj(side_by_side(_causal(*mixed))),
+         mark("view(batch, heads, seq, -1) mixes positions: view(batch, seq, heads, -1), then transpose(1, 2)")),
+        (peer.c_proj(_causal(*parts)), mark("this is one head as wide as the model: cut q, k and v into heads first")),
+        (peer.c_proj(side_by_side(_causal(k, q, v))), mark("the order of c_attn is queries, keys, values")),
+    )  # fmt: skip
+    made = _loaded(attention(HIDDEN, HEADS), peer)
+    return judge(made, [((x,), peer(x)[0])], mistakes, "GPT2Attention")
 
 
 @torch.no_grad()
@@ -143,19 +130,23 @@ def _check_block(block: Any) -> str | None:
     def read(y: Tensor) -> Any:
         return peer.attn(y)[0]
 
-    middle = x + read(one(x))
-    mistakes = {
-        mark("the block adds to its input twice: x + … for attention, and again for the MLP"): mlp(two(read(one(x)))),
-        mark("attention's result is added to x, too"): read(one(x)) + mlp(two(read(one(x)))),
-        mark("the MLP's result is added, too"): mlp(two(middle)),
-        mark("the MLP reads what attention has changed: use the new x"): middle + mlp(two(x)),
-        mark("ln_2 stands before the MLP"): middle + mlp(middle),
-        mark("in GPT-2, the norms stand before attention and MLP, not behind the sum"):
-            two(one(x + read(x)) + mlp(one(x + read(x)))),
-    }  # fmt: skip
-    expected = peer(x)
-    expected = expected if isinstance(expected, Tensor) else expected[0]
-    return _problem(_loaded(block(HIDDEN, HEADS, 4 * HIDDEN), peer)(x), expected, mistakes, "GPT2Block")
+    middle, behind = x + read(one(x)), one(x + read(x))
+    mistakes = (
+        (mlp(two(read(one(x)))), mark("the block adds to its input twice: x + … for attention, and again for the MLP")),
+        (read(one(x)) + mlp(two(read(one(x)))), mark("attention's result is added to x, too")),
+        (mlp(two(middle)), mark("the MLP's result is added, too")),
+        (middle + mlp(two(x)), mark("the MLP reads what attention has changed: use the new x")),
+        (middle + mlp(middle), mark("ln_2 stands before the MLP")),
+        (two(behind + mlp(behind)), mark("in GPT-2, the norms stand before attention and MLP, not behind the sum")),
+    )
+    made = _loaded(block(HIDDEN, HEADS, 4 * HIDDEN), peer)
+    return judge(made, [((x,), _output(peer, x))], mistakes, "GPT2Block")
+
+
+def _output(block: Any, x: Tensor) -> Any:
+    """Return the result of a block of transformers, some of whose versions return a tuple."""
+    result = block(x)
+    return result if isinstance(result, Tensor) else result[0]
 
 
 @torch.no_grad()
@@ -165,50 +156,58 @@ def _check_model(model: Any) -> str | None:
     ids = torch.tensor([[1, 4, 2, 0], [3, 3, 10, 5]])
     made = _loaded(model(VOCABULARY, 9, HIDDEN, 2, HEADS), peer)
 
-    def through(x: Tensor, blocks: int = 2) -> Tensor:
-        for block in peer.h[:blocks]:
-            x = block(x) if isinstance(block(x), Tensor) else block(x)[0]
+    def embedded(ids: Tensor, start: int = 0) -> Tensor:
+        x: Tensor = peer.wte(ids) + peer.wpe(torch.arange(start, start + 4))
         return x
 
-    for start in (0, 3):
-        places = torch.arange(start, start + 4)
-        x, tokens = peer.wte(ids) + peer.wpe(places), peer.wte.weight.T
-        mistakes = {
-            mark("add the rows of wpe: which position each token has"): peer.ln_f(through(peer.wte(ids))) @ tokens,
-            mark("the positions begin at `start`"): peer.ln_f(through(peer.wte(ids) + peer.wpe(places - start)))
-            @ tokens,
-            mark("ln_f stands before the output layer"): through(x) @ tokens,
-            mark("x goes through all blocks"): peer.ln_f(through(x, 1)) @ tokens,
-            mark("x goes through the blocks"): peer.ln_f(x) @ tokens,
-        }
-        result = made(ids, start) if start else made(ids)
-        expected = library(ids, position_ids=places[None]).logits
-        if problem := _problem(result, expected, mistakes, "GPT2LMHeadModel"):
-            return problem
-    return None
+    def through(x: Tensor, blocks: int = 2) -> Tensor:
+        for block in peer.h[:blocks]:
+            x = _output(block, x)
+        return x
+
+    def logits(x: Tensor) -> Tensor:
+        scores: Tensor = x @ peer.wte.weight.T
+        return scores
+
+    def right(ids: Tensor, start: int = 0) -> Tensor:
+        scores: Tensor = library(ids, position_ids=torch.arange(start, start + 4)[None]).logits
+        return scores
+
+    mistakes = (
+        (lambda ids, start=0: logits(peer.ln_f(through(peer.wte(ids)))),
+         mark("add the rows of wpe: which position each token has")),
+        (lambda ids, start=0: logits(peer.ln_f(through(embedded(ids)))), mark("the positions begin at `start`")),
+        (lambda ids, start=0: logits(through(embedded(ids, start))), mark("ln_f stands before the output layer")),
+        (lambda ids, start=0: logits(peer.ln_f(through(embedded(ids, start), 1))), mark("x goes through all blocks")),
+        (lambda ids, start=0: logits(peer.ln_f(embedded(ids, start))), mark("x goes through the blocks")),
+    )  # fmt: skip
+    return judge(made, [((ids,), right), ((ids, 3), right)], mistakes, "GPT2LMHeadModel")
 
 
 def _check_loss(loss: Any) -> str | None:
     logits, targets = 3 * _numbers(2, 5, VOCABULARY), torch.arange(10).view(2, 5)
-    logp = logits.log_softmax(-1).gather(-1, targets[..., None])
-    mistakes = {
-        mark("the mean over the positions, not the sum"): -logp.sum(),
-        mark("one number: the mean over the positions"): -logp[..., 0],
-        mark("the sign: a loss is −ln of a probability, so it is not negative"): logp.mean(),
-        mark("softmax over the vocabulary, the last axis"): -logits.log_softmax(1)
-        .gather(-1, targets[..., None])
-        .mean(),
-        mark("the logarithm is missing: the mean of −ln p, not of p"): logp.exp().mean(),
-        mark("logits are not yet log-probabilities: log_softmax first"): -logits.gather(-1, targets[..., None]).mean(),
-        mark("the logarithm of the mean is not the mean of the logarithms"): -logp.exp().mean().log(),
-    }
-    large = loss(1000 * logits, targets)
-    if problem := _problem(loss(logits, targets), functional.cross_entropy(logits.flatten(0, 1), targets.flatten()),
-                           mistakes, "cross_entropy"):  # fmt: skip
-        return problem
-    if not large.isfinite():
-        return tr("with large logits the loss is infinite: use log_softmax, not softmax and then log.")
-    return None
+
+    def right(logits: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def picked(values: Tensor, targets: Tensor) -> Tensor:
+        return values.gather(-1, targets[..., None])
+
+    mistakes = (
+        (lambda x, y: -picked(x.log_softmax(-1), y).sum(), mark("the mean over the positions, not the sum")),
+        (lambda x, y: -picked(x.log_softmax(-1), y)[..., 0], mark("one number: the mean over the positions")),
+        (lambda x, y: picked(x.log_softmax(-1), y).mean(),
+         mark("the sign: a loss is −ln of a probability, so it is not negative")),
+        (lambda x, y: -picked(x.log_softmax(1), y).mean(), mark("softmax over the vocabulary, the last axis")),
+        (lambda x, y: picked(x.softmax(-1), y).mean(), mark("the logarithm is missing: the mean of −ln p, not of p")),
+        (lambda x, y: -picked(x, y).mean(), mark("logits are not yet log-probabilities: log_softmax first")),
+        (lambda x, y: -picked(x.softmax(-1).log(), y).mean(),
+         mark("with large logits the loss is infinite: use log_softmax, not softmax and then log")),
+        (lambda x, y: -picked(x.softmax(-1), y).mean().log(),
+         mark("the logarithm of the mean is not the mean of the logarithms")),
+    )  # fmt: skip
+    cases = [((logits, targets), right), ((1000 * logits, targets), right)]
+    return judge(loss, cases, mistakes, "cross_entropy")
 
 
 RATES = (1e-2, 2e-2, 1e-2)
@@ -239,15 +238,15 @@ def _check_adamw(adamw: Any) -> str | None:
             return tr("the weights have not changed: change them in place, under torch.no_grad().")
         if any(weight.grad is not None and weight.grad.any() for weight in weights):
             return tr("clear each gradient after its update, or the next backward pass adds to it: weight.grad = None.")
-    mistakes = {
-        mark("biases and norms, all with one axis, are not decayed"): _updated(0.1, 0.1),
-        mark("weight decay is missing: matrices shrink by the factor 1 − rate · decay"): _updated(0.0),
-        mark("decay shrinks the weight itself; added to the gradient it is Adam with L2"):
-            _updated(kind=torch.optim.Adam),
-        mark("decay matrices, not biases"): _updated(0.0, 0.1),
-    }  # fmt: skip
+    mistakes = (
+        (_updated(0.1, 0.1), mark("biases and norms, all with one axis, are not decayed")),
+        (_updated(0.0), mark("weight decay is missing: matrices shrink by the factor 1 − rate · decay")),
+        (_updated(kind=torch.optim.Adam),
+         mark("decay shrinks the weight itself; added to the gradient it is Adam with L2")),
+        (_updated(0.0, 0.1), mark("decay matrices, not biases")),
+    )  # fmt: skip
     found = torch.cat([weight.detach().flatten() for weight in weights])
-    problem = _problem(found, _updated(), mistakes, "torch.optim.AdamW")
+    problem = compare(found, _updated(), mistakes, "torch.optim.AdamW")
     return problem and problem + " " + tr(
         "Usual causes: t does not grow, or a moment is not divided by its own 1 − βᵗ."
     )
@@ -295,19 +294,25 @@ def _check_learn(learn: Any) -> str | None:
     batches = torch.randint(7, (40, 2, 6), generator=torch.Generator().manual_seed(0))
     if (got := sum(1 for _ in learn(_toy(), batches, 0.02))) != len(batches):
         return tr("expected {wanted} losses, one a batch, got {got}: yield each.", wanted=len(batches), got=got)
-    changes: dict[str, dict[str, Any]] = {
-        mark("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]"): {"shift": 0},
-        mark("the rate rises for `warm_up` steps: rate · t / warm_up"): {"rises": False},
-        mark("after the warm-up the rate falls along half a cosine to 0"): {"falls": False},
-        mark("the weights do not change: call optimizer.step(rate) for each batch"): {"rate": 0.0},
-        mark("the warm-up takes `warm_up` steps, not always 20"): {"warm_up": 20},
-        mark("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_"): {"clip": None},
-    }
-    cases: tuple[dict[str, Any], ...] = {}, {"warm_up": 10, "clip": 0.2}
-    for given in cases:
-        losses = torch.tensor([float(loss) for loss in learn(_toy(), batches, 0.02, **given)])
-        wrong = {advice: torch.tensor(_learned(batches, **given | change)) for advice, change in changes.items()}
-        if problem := _problem(losses, torch.tensor(_learned(batches, **given)), wrong, tr("PyTorch's own training")):
+
+    def losses(**given: Any) -> Tensor:
+        return torch.tensor([float(loss) for loss in learn(_toy(), batches, 0.02, **given)])
+
+    def right(**given: Any) -> Tensor:
+        return torch.tensor(_learned(batches, **given))
+
+    changes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"shift": 0}, mark("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]")),
+        ({"rises": False}, mark("the rate rises for `warm_up` steps: rate · t / warm_up")),
+        ({"falls": False}, mark("after the warm-up the rate falls along half a cosine to 0")),
+        ({"rate": 0.0}, mark("the weights do not change: call optimizer.step(rate) for each batch")),
+        ({"warm_up": 20}, mark("the warm-up takes `warm_up` steps, not always 20")),
+        ({"clip": None}, mark("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_")),
+    )
+    given: dict[str, Any]
+    for given in ({}, {"warm_up": 10, "clip": 0.2}):
+        mistakes = [(right(**given | change), advice) for change, advice in changes]
+        if problem := compare(losses(**given), right(**given), mistakes, mark("PyTorch's own training")):
             return problem
     return None
 
@@ -316,56 +321,65 @@ def _check_top_p(top_p: Any) -> str | None:
     from transformers import TopPLogitsWarper
 
     chances = torch.tensor([[0.1, 0.5, 0.15, 0.25], [0.05, 0.05, 0.86, 0.04]], dtype=torch.float64)
-    for p in (0.7, 0.8):
-        expected = TopPLogitsWarper(p)(None, chances.log()).softmax(-1)
+
+    def right(chances: Tensor, p: float) -> Tensor:
+        kept: Tensor = TopPLogitsWarper(p)(None, chances.log()).softmax(-1)
+        return kept
+
+    def short(chances: Tensor, p: float) -> Tensor:
+        """Return the entries before the one with which the sum reaches p."""
         ordered, places = chances.sort(descending=True, dim=-1)
-        crossing = ordered.cumsum(-1) > p
-        short = torch.zeros_like(chances).scatter(-1, places, ordered.masked_fill(crossing, 0))
-        cut = chances * (expected > 0)
-        mistakes = {
-            mark("divide by the sum of what is kept, so that the row adds up to 1"): cut,
-            mark("keep the entry with which the sum reaches p, too"): short / short.sum(-1, keepdim=True),
-            mark("keep the entry with which the sum reaches p, and divide by the sum of what is kept"): short,
-            mark("put the probabilities back to their entries: scatter with the places that sort gave"):
-                expected.sort(descending=True, dim=-1)[0],
-            mark("p is compared with the sum of the larger probabilities, not with each one"):
-                functional.normalize(chances * (chances >= p), p=1, dim=-1),
-        }  # fmt: skip
-        if problem := _problem(top_p(chances, p), expected, mistakes, "TopPLogitsWarper"):
-            return problem
-    return None
+        return torch.zeros_like(chances).scatter(-1, places, ordered.masked_fill(ordered.cumsum(-1) > p, 0))
+
+    mistakes = (
+        (lambda chances, p: chances * (right(chances, p) > 0),
+         mark("divide by the sum of what is kept, so that the row adds up to 1")),
+        (lambda chances, p: short(chances, p) / short(chances, p).sum(-1, keepdim=True),
+         mark("keep the entry with which the sum reaches p, too")),
+        (short, mark("keep the entry with which the sum reaches p, and divide by the sum of what is kept")),
+        (lambda chances, p: right(chances, p).sort(descending=True, dim=-1)[0],
+         mark("put the probabilities back to their entries: scatter with the places that sort gave")),
+        (lambda chances, p: functional.normalize(chances * (chances >= p), p=1, dim=-1),
+         mark("p is compared with the sum of the larger probabilities, not with each one")),
+    )  # fmt: skip
+    return judge(top_p, [((chances, 0.7), right), ((chances, 0.8), right)], mistakes, "TopPLogitsWarper")
 
 
 def _check_rope(rope: Any) -> str | None:
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-    x = _numbers(2, 1, 5, 8)
     peer = LlamaRotaryEmbedding(LlamaConfig(hidden_size=8, num_attention_heads=1))
 
-    def turned(pairs: Tensor, angles: Tensor) -> Tensor:
+    def right(x: Tensor, start: int = 0) -> Tensor:
+        turned, _ = apply_rotary_pos_emb(x, x, *peer(x, torch.arange(start, start + 5)[None]))
+        return torch.as_tensor(turned)
+
+    def angles(start: int, size: int = 8) -> Tensor:
+        return torch.arange(start, start + 5)[:, None] * 10000.0 ** (-torch.arange(0, 8, 2) / size)
+
+    def turned(pairs: Sequence[Tensor], angles: Tensor) -> Tensor:
         u, v = pairs
         return torch.cat([u * angles.cos() - v * angles.sin(), v * angles.cos() + u * angles.sin()], -1)
 
-    for start in (0, 3):
-        places = torch.arange(start, start + 5)
-        halves, angles = torch.stack(x.chunk(2, -1)), places[:, None] * 10000.0 ** (-torch.arange(4) / 4)
-        neighbors = turned(torch.stack([x[..., ::2], x[..., 1::2]]), angles)
-        mistakes = {
-            mark("the first row has the position `start`"): turned(halves, angles - start * angles[1:2] / places[1]),
-            mark("the sign: (u, v) becomes (u cos a − v sin a, v cos a + u sin a)"): turned(halves, -angles),
-            mark("the exponent is −i / (number of points): half the size"):
-                turned(halves, places[:, None] * 10000.0 ** (-torch.arange(4) / 8)),
-            mark("point i is made of numbers i and i + size / 2, not of two neighbors"): neighbors,
-            mark("point i is made of numbers i and i + size / 2, and its numbers stay in these places"):
-                torch.stack(neighbors.chunk(2, -1), -1).flatten(-2),
-        }  # fmt: skip
-        expected, _ = apply_rotary_pos_emb(x, x, *peer(x, places[None]))
-        if problem := _problem(
-            rope(x, start=start) if start else rope(x), expected, mistakes, tr("transformers' Llama")
-        ):
-            return problem
-    return None
+    def neighbors(x: Tensor, start: int = 0) -> Tensor:
+        return turned((x[..., ::2], x[..., 1::2]), angles(start))
+
+    mistakes = (
+        (lambda x, start=0: turned(x.chunk(2, -1), angles(0)), mark("the first row has the position `start`")),
+        (lambda x, start=0: turned(x.chunk(2, -1), -angles(start)),
+         mark("the sign: (u, v) becomes (u cos a − v sin a, v cos a + u sin a)")),
+        (lambda x, start=0: turned(x.chunk(2, -1), angles(start, 16)),
+         mark("the exponent is −i / (number of points): half the size")),
+        (neighbors, mark("point i is made of numbers i and i + size / 2, not of two neighbors")),
+        (lambda x, start=0: torch.stack(neighbors(x, start).chunk(2, -1), -1).flatten(-2),
+         mark("point i is made of numbers i and i + size / 2, and its numbers stay in these places")),
+    )  # fmt: skip
+    x = _numbers(2, 1, 5, 8)
+    cases = [((x,), right), ((x, 3), right)]
+    return judge(
+        lambda x, start=0: rope(x, start=start) if start else rope(x), cases, mistakes, mark("transformers' Llama")
+    )
 
 
 # The loss depends on the profile's vocabulary and text, so it is compared with that of another rate. On real text the
@@ -462,7 +476,7 @@ CHAPTER = Chapter(
             "The mask: torch.ones(seq, seq).triu(1).bool() is true right of the diagonal; masked_fill puts -torch.inf "
             "there.",
         ),
-        Expression("attend_ours"),
+        folded("04_gpt2_by_hand", "attend_ours"),
         FOLDED,
     ),
     Exercise(
@@ -473,17 +487,14 @@ CHAPTER = Chapter(
             "part.view(batch, seq, self.heads, -1).transpose(1, 2) puts the heads before the positions; the same "
             "transpose, then reshape(batch, seq, hidden), puts them back.",
         ),
-        Expression("AttentionOurs"),
+        folded("04_gpt2_by_hand", "AttentionOurs"),
         FOLDED,
     ),
     Exercise(
         "write Block.forward(x): two sums, one with attention and one with the MLP, each behind its norm",
         _check_block,
-        (
-            "x = x + what attention makes of ln_1(x).",
-            "Then return x + what the MLP makes of ln_2(x), with the new x.",
-        ),
-        Expression("BlockOurs"),
+        ("x = x + what attention makes of ln_1(x).", "Then return x + what the MLP makes of ln_2(x), with the new x."),
+        folded("04_gpt2_by_hand", "BlockOurs"),
         FOLDED,
     ),
     Exercise(
@@ -493,7 +504,7 @@ CHAPTER = Chapter(
             "self.wte(ids) and self.wpe.weight[start : start + seq] have shapes that can be added.",
             "After all blocks of self.h: self.ln_f(x) @ self.wte.weight.T.",
         ),
-        Expression("GPT2Ours"),
+        folded("04_gpt2_by_hand", "GPT2Ours"),
         FOLDED,
     ),
     Exercise(
@@ -503,7 +514,7 @@ CHAPTER = Chapter(
             "logits.log_softmax(-1) are the log-probabilities of all entries.",
             "gather(-1, targets[..., None]) picks one of them for each position.",
         ),
-        Expression("cross_entropy_ours"),
+        folded("04_gpt2_by_hand", "cross_entropy_ours"),
         FOLDED,
     ),
     Exercise(
@@ -514,7 +525,7 @@ CHAPTER = Chapter(
             "The step is first / (1 − β₁ᵗ) / (√(second / (1 − β₂ᵗ)) + 1e-8). A matrix is multiplied by "
             "1 − rate · decay before rate · step is subtracted.",
         ),
-        Expression("AdamWOurs"),
+        folded("04_gpt2_by_hand", "AdamWOurs"),
         FOLDED,
     ),
     Exercise(
@@ -525,7 +536,7 @@ CHAPTER = Chapter(
             "The factor of the rate is t / warm_up up to step warm_up, then "
             "(1 + cos(π · (t − warm_up) / (steps − warm_up))) / 2.",
         ),
-        Expression("learn_ours"),
+        folded("04_gpt2_by_hand", "learn_ours"),
         FOLDED,
     ),
     Exercise(
@@ -535,7 +546,7 @@ CHAPTER = Chapter(
             "With n stored keys, row 0 may read the columns 0 to n.",
             "triu(1 + columns − rows): the diagonal moves to the right by the number of stored keys.",
         ),
-        Expression("attend_cached"),
+        folded("04_gpt2_by_hand", "attend_cached"),
         FOLDED,
     ),
     Exercise(
@@ -547,7 +558,7 @@ CHAPTER = Chapter(
             "Entry n is kept if the sum of the entries before it is below p: cumsum minus the entry itself.",
             "torch.zeros_like(chances).scatter(-1, places, kept) puts the kept ones back.",
         ),
-        Expression("top_p_ours"),
+        folded("04_gpt2_by_hand", "top_p_ours"),
         FOLDED,
     ),
     Exercise(
@@ -557,7 +568,7 @@ CHAPTER = Chapter(
             "speeds = theta ** (-torch.arange(0, size, 2) / size); the angles are [seq, size / 2].",
             "x.chunk(2, dim=-1) gives u and v of all points; torch.cat puts the turned halves side by side.",
         ),
-        Expression("rope_ours"),
+        folded("04_gpt2_by_hand", "rope_ours"),
         FOLDED,
     ),
     Exercise(
@@ -568,7 +579,7 @@ CHAPTER = Chapter(
             "Change the learning rate by a factor of three at a time and note each loss.",
             "The best rate for few steps is higher than for many: look between 6e-3 and 3e-2.",
         ),
-        Expression("(trial, 0.012)"),
+        Code("(trial, 0.012)"),
         "Too low wastes steps, too high overshoots; the best rate also depends on the number of steps and the batch.",
     ),
     Exercise(
@@ -579,7 +590,7 @@ CHAPTER = Chapter(
             "then draw and learn.",
             "400 steps at a rate of 6e-3 are enough.",
         ),
-        Expression(BYTE_MODEL),
+        Code(BYTE_MODEL),
         "Nothing in the classes depends on the tokens. Two of the three bytes of a kana are nearly certain; the third "
         "and the bytes of kanji are not.",
     ),
@@ -592,7 +603,7 @@ CHAPTER = Chapter(
             "With the new largest score, multiply both sums by e^(old − new) before you add the tile's.",
             "The mask of a tile: its keys' positions are greater than torch.arange(seq)[:, None].",
         ),
-        Expression("tiled_ours"),
+        folded("04_gpt2_by_hand", "tiled_ours"),
         FOLDED,
     ),
 )

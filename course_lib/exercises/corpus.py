@@ -4,9 +4,8 @@ import re
 from functools import cache
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, Expression
-from course_lib.exercises.answers import judge
-from course_lib.language.words import mark, tr
+from course_lib.exercises import Chapter, Exercise, folded
+from course_lib.language.words import tr
 
 
 def without_references(wikitext: str) -> str:
@@ -85,35 +84,35 @@ def _check_bands(answer: Any) -> str | None:
     )  # fmt: skip
 
 
+REPETITION_CASES = (
+    (("春の雨が静かに降る。",), _repetition, "a text of at most n characters has 0.0"),
+    (("あいうえおかきくけこさしすせそ",), _repetition, "no run occurs twice: 0.0"),
+    (("あいうえおかきくけこ" * 2,), _repetition, "the first time does not count: runs, minus different runs"),
+    (("ねこ" * 12,), _repetition, "a run that occurs three times occurred before twice"),
+    (("あいうえお かきくけこ\n" * 3,), _repetition, "remove the white space first"),
+)  # fmt: skip
+
+REFERENCE_CASES = (
+    (("本文<ref>出典</ref>です。そのまま",), "本文です。そのまま", "a plain reference"),
+    (("一<ref>a</ref>二<ref>b</ref>三",), "一二三", "two references: `.*` is greedy and eats 二; use `.*?`"),
+    (('一<ref name="a" />二<ref>b</ref>三',), "一二三", "a <ref … /> that closes itself: match it first"),
+    (("一<ref>二行に\nわたる</ref>三",), "一三", "a reference over two lines: `.` needs re.DOTALL"),
+)  # fmt: skip
+
 CHAPTER = Chapter(
     Exercise(
         "write repetition(text, n=10): the share of runs of n characters that occurred earlier in the text",
-        lambda answer: judge(
-            answer,
-            _repetition,
-            (
-                (("春の雨が静かに降る。",), mark("a text of at most n characters has 0.0")),
-                (("あいうえおかきくけこさしすせそ",), mark("no run occurs twice: 0.0")),
-                (("あいうえおかきくけこ" * 2,), mark("the first time does not count: runs, minus different runs")),
-                (("ねこ" * 12,), mark("a run that occurs three times occurred before twice")),
-                (("あいうえお かきくけこ\n" * 3,), mark("remove the white space first")),
-            ),
-        ),
+        REPETITION_CASES,
         (
             "dense = ''.join(text.split()); the runs are dense[at : at + n] for at in range(len(dense) - n + 1).",
             "A set has each run once: (len(runs) - len(set(runs))) / len(runs).",
         ),
-        Expression("repetition_ours"),
+        folded("01_corpus_prep", "repetition_ours"),
         "The folded cell below the exercise has the code. The library does the same with hashes of the runs.",
     ),
     Exercise(
         "write a function without_references(wikitext) that removes <ref>…</ref> and <ref … />",
-        (
-            (("本文<ref>出典</ref>です。そのまま",), "a plain reference"),
-            (("一<ref>a</ref>二<ref>b</ref>三",), "two references: `.*` is greedy and eats 二; use `.*?`"),
-            (('一<ref name="a" />二<ref>b</ref>三',), "a <ref … /> that closes itself: match it first"),
-            (("一<ref>二行に\nわたる</ref>三",), "a reference over two lines: `.` needs re.DOTALL"),
-        ),
+        REFERENCE_CASES,
         (
             "One re.sub whose pattern has two alternatives is enough.",
             "Try the form that closes itself first; `[^<>]*` keeps a match within one tag. In the other form, "

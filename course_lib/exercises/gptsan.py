@@ -4,11 +4,12 @@ The learner's functions are compared with transformers and with the library, on 
 measured here, so that no number has to be believed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.exercises import Chapter, Code, Exercise, folded
+from course_lib.exercises.answers import compare
 from course_lib.language.words import mark, tr
 
 if TYPE_CHECKING:
@@ -26,30 +27,7 @@ GOAL, TEXTS = 0.95, 8
 # Exercise 6: texts at the end of the learner's list that the check reads, and what their own class must save on average
 # [nats per token]. An interval of 95 % must be above 0.
 HELD_OUT, LEAST = 20, 0.01
-
-
-def _close(result: Any, expected: Any) -> bool:
-    import torch
-
-    result = torch.as_tensor(result)
-    same = result.shape == expected.shape
-    return same and torch.allclose(result.detach().to(expected.dtype), expected.detach(), atol=1e-5)
-
-
-def _wrong(result: Any, expected: Any, mistakes: dict[str, Any]) -> str | None:
-    """Return advice if a tensor is not the expected one: that of the mistake whose result it is, or its difference."""
-    import torch
-
-    if _close(result, expected):
-        return None
-    for advice, mistaken in mistakes.items():
-        if _close(result, mistaken):
-            return tr(advice)
-    shape, wanted = list(torch.as_tensor(result).shape), list(expected.shape)
-    if shape != wanted:
-        return tr("the result has the shape {shape}, expected {wanted}.", shape=shape, wanted=wanted)
-    difference = float((torch.as_tensor(result) - expected).detach().abs().max())
-    return tr("the numbers differ from the library's by up to {difference:.1e}.", difference=difference)
+PEER = mark("the library")
 
 
 def _check_route(route: Any) -> str | None:
@@ -75,19 +53,18 @@ def _check_route(route: Any) -> str | None:
             return tr("return three tensors: expert, gate and room.")
         expert, its_gate, room = results
         chosen = logits.argmax(-1)
-        problem = (
-            _wrong(expert, chosen, {mark("expert: choose over the experts, the last dimension."): logits.argmax(0)})
-            or _wrong(its_gate, gate[:, 0], {
-                mark("gate: this is the score of the router; the softmax is missing."): logits.max(-1).values,
-                mark("gate: the softmax runs over the tokens; it must run over the experts (-1)."):
-                    logits.softmax(0).gather(1, chosen[:, None])[:, 0],
-                mark("gate: a token without room keeps its gate; only `room` says that it has none."):
-                    gate[:, 0] * served.sum(-1),
-            })
+        expert_mistakes = ((logits.argmax(0), mark("expert: choose over the experts, the last dimension")),)
+        gate_mistakes = (
+            (logits.max(-1).values, mark("gate: this is the score of the router; the softmax is missing")),
+            (logits.softmax(0).gather(1, chosen[:, None])[:, 0],
+             mark("gate: the softmax runs over the tokens; it must run over the experts (-1)")),
+            (gate[:, 0] * served.sum(-1),
+             mark("gate: a token without room keeps its gate; only `room` says that it has none")),
         )  # fmt: skip
+        problem = compare(expert, chosen, expert_mistakes, PEER) or compare(its_gate, gate[:, 0], gate_mistakes, PEER)
         if problem:
             return problem
-        if not _close(room, served.sum(-1).bool()):
+        if not torch.equal(torch.as_tensor(room).bool(), served.sum(-1).bool()):
             return tr("room is not right for {tokens} tokens and {experts} experts: {advice}.",
                       tokens=tokens, experts=experts, advice=tr(advice))  # fmt: skip
     return None
@@ -112,18 +89,18 @@ def _check_switch(switch: Any) -> str | None:
         output = torch.stack([experts[number](row) for number, row in zip(expert.tolist(), x, strict=True)])
         every, skip = gate[:, None] * output, bypass(x).tanh()
         computed = every * room[:, None]
+        mistakes = (
+            (x + norm(every + skip),
+             mark("every token got an expert: a token without room must get 0 from the experts")),
+            (x + norm(output * room[:, None] + skip), mark("the gate is missing: multiply the expert's output by it")),
+            (x + norm(computed + bypass(x)), mark("the bypass is missing, or its tanh")),
+            (norm(computed + skip), mark("add x after the norm: the layer adds to the stream what it computed")),
+            (norm(x + computed + skip), mark("the norm is for what is added, not for x")),
+            (x + norm(torch.where(room[:, None], every, skip)),
+             mark("the bypass is for every token, also for those with room")),
+        )  # fmt: skip
         result = switch(x.clone(), expert, gate, room, experts, bypass, norm)
-        return _wrong(result, layer(x[None])[0][0], {
-            mark("every token got an expert: a token without room must get 0 from the experts."):
-                x + norm(every + skip),
-            mark("the gate is missing: multiply the expert's output by it."):
-                x + norm(output * room[:, None] + skip),
-            mark("the bypass is missing, or its tanh."): x + norm(computed + bypass(x)),
-            mark("add x after the norm: the layer adds to the stream what it computed."): norm(computed + skip),
-            mark("the norm is for what is added, not for x."): norm(x + computed + skip),
-            mark("the bypass is for every token, also for those with room."):
-                x + norm(torch.where(room[:, None], every, skip)),
-        })  # fmt: skip
+        return compare(result, layer(x[None])[0][0], mistakes, PEER)
 
 
 @cache
@@ -162,18 +139,20 @@ def _check_slots(slots: Any) -> str | None:
     if not isinstance(results, tuple | list) or len(results) != 2:
         return tr("return two tensors: the keys and the values.")
     shape = (layers, 2, heads, -1)
-    mistakes = {
-        mark("the tanh is missing between the matrices."): (matrices[-1] @ linear).view(shape),
-        mark("no tanh after the last matrix: keys and values may be larger than 1."): flat.tanh().view(shape),
-        mark("keys and values are exchanged: in each layer the key comes first."): flat.view(shape).flip(1),
-        mark("the order of the last vector is layer, key or value, head, number."):
-            flat.view(2, layers, heads, -1).transpose(0, 1),
-        mark("the order of the last vector is layer, key or value, head, number. "):
-            flat.view(layers, heads, 2, -1).transpose(1, 2),
-    }  # fmt: skip
-    parts = enumerate(results)
-    found = (_wrong(part, expected[:, n], {a: wrong[:, n] for a, wrong in mistakes.items()}) for n, part in parts)
-    return next(filter(None, found), None)
+    tables = (
+        ((matrices[-1] @ linear).view(shape), mark("the tanh is missing between the matrices")),
+        (flat.tanh().view(shape), mark("no tanh after the last matrix: keys and values may be larger than 1")),
+        (flat.view(shape).flip(1), mark("keys and values are exchanged: in each layer the key comes first")),
+        (flat.view(2, layers, heads, -1).transpose(0, 1),
+         mark("the order of the last vector is layer, key or value, head, number")),
+        (flat.view(layers, heads, 2, -1).transpose(1, 2),
+         mark("the order of the last vector is layer, key or value, head, number")),
+    )  # fmt: skip
+    for number, part in enumerate(results):
+        mistakes = [(table[:, number], advice) for table, advice in tables]
+        if problem := compare(part, expected[:, number], mistakes, PEER):
+            return problem
+    return None
 
 
 def _check_batch_loss(batch_loss: Any) -> str | None:
@@ -198,16 +177,17 @@ def _check_batch_loss(batch_loss: Any) -> str | None:
     result = batch_loss(model, batch)
     if not torch.is_tensor(result) or result.grad_fn is None:
         return tr("return a tensor from which gradients can flow: no .item(), no .detach().")
-    return _wrong(result, expected + own.aux_loss, {
-        mark("the balance loss is missing: the model's output has it as aux_loss."): expected,
-        mark("the model did not get the class: pass spout=…, a row of the identity matrix for each text."):
-            cross_entropy(none.logits, y)[0] + none.aux_loss,
-        mark("y is shifted already: y[t] belongs to the logits at t."):
-            cross_entropy(own.logits[:, :-1], y[:, 1:])[0] + own.aux_loss,
-        mark("positions whose y is -1 have no target: give cross_entropy ignore_index=-1."):
-            each.mean() + own.aux_loss,
-        mark("take the mean over the targets, not the sum."): each[learned.flatten()].sum() + own.aux_loss,
-    })  # fmt: skip
+    mistakes = (
+        (expected, mark("the balance loss is missing: the model's output has it as aux_loss")),
+        (cross_entropy(none.logits, y)[0] + none.aux_loss,
+         mark("the model did not get the class: pass spout=…, a row of the identity matrix for each text")),
+        (cross_entropy(own.logits[:, :-1], y[:, 1:])[0] + own.aux_loss,
+         mark("y is shifted already: y[t] belongs to the logits at t")),
+        (each.mean() + own.aux_loss,
+         mark("positions whose y is -1 have no target: give cross_entropy ignore_index=-1")),
+        (each[learned.flatten()].sum() + own.aux_loss, mark("take the mean over the targets, not the sum")),
+    )  # fmt: skip
+    return compare(result, expected + own.aux_loss, mistakes, PEER)
 
 
 def obedience(writer: "GPTSANGenerator", number: int = TEXTS) -> float:
@@ -308,51 +288,47 @@ def _check_own(answer: Any) -> str | None:
     return None
 
 
-def _blank(task: str, check: Callable[[Any], str | None], name: str, hints: tuple[str, ...], told: str) -> Exercise:
-    return Exercise(task, check, hints, Expression(name), told)
-
-
 CHAPTER = Chapter(
-    _blank(
+    Exercise(
         "write route(x, router, factor): the expert of each token, its gate, and whether the expert has room",
         _check_route,
-        "route_ours",
         (
             "Scores are x @ router.T, [tokens, experts]. Softmax over the experts; max(-1) gives gate and expert.",
             "A one-hot table of the choices, summed up along the tokens (cumsum(0)), numbers each expert's tokens.",
             "room: the number of a token in the queue of its expert is at most max(4, int(tokens · factor / experts)).",
         ),
+        folded("05_gptsan_extra_stage", "route_ours"),
         "The choice itself has no gradient. The gate has one, and through it the loss trains the router.",
     ),
-    _blank(
+    Exercise(
         "write switch(x, expert, gate, room, experts, bypass, norm): the output of a switch layer",
         _check_switch,
-        "switch_ours",
         (
             "For each expert: which tokens chose it and have room? It computes these rows of x only.",
             "Start with zeros like x; computed[served] = gate[served, None] * network(x[served]).",
             "The end is x + norm(computed + bypass(x).tanh()).",
         ),
+        folded("05_gptsan_extra_stage", "switch_ours"),
         "A token without room gets nothing from an expert; the bypass and the residual stream carry it on.",
     ),
-    _blank(
+    Exercise(
         "write slots(spout, matrices, layers, heads): the key and the value of the spout slot in each layer",
         _check_slots,
-        "slots_ours",
         (
             "For every matrix but the last: spout = (matrix @ spout).tanh().",
             "The last product has layers · 2 · heads · d numbers, in this order: view(layers, 2, heads, -1).",
         ),
+        folded("05_gptsan_extra_stage", "slots_ours"),
         "The network has no input but the class: once trained, its output is one table of keys and values per class.",
     ),
-    _blank(
+    Exercise(
         "write batch_loss(model, batch): the loss of a training step, with the class of each text in the spout vector",
         _check_batch_loss,
-        "batch_loss_ours",
         (
             "torch.eye(model.config.d_spout)[batch['i']] has a one-hot row for each text.",
             "cross_entropy wants logits.flatten(0, 1), y.flatten() and ignore_index=-1; add output.aux_loss.",
         ),
+        folded("05_gptsan_extra_stage", "batch_loss_ours"),
         "Only the spout vector names the class: nothing in x does.",
     ),
     Exercise(
@@ -362,7 +338,7 @@ CHAPTER = Chapter(
             "Run the cell of the training first; then let `alone` write texts of each class and count.",
             f"The question is whether at least {GOAL:.0%} of the texts are of the class that was told.",
         ),
-        Expression("(alone, 'yes' if exercises.obedience(alone) < 0.95 else 'no')"),
+        Code("(alone, 'yes' if exercises.obedience(alone) < 0.95 else 'no')"),
         "Under tiny, 300 steps with the spout network alone reach about half of the texts (38 to 60 % in five runs); "
         "with the new layer, nearly all. Keys and values can steer a frozen model, but this network has only 10,240 "
         "numbers and eight tanh layers. Chapter 6 trains keys and values directly.",
@@ -374,7 +350,7 @@ CHAPTER = Chapter(
             "Take texts that share what no old class names, and early: for example the weather reports of one town.",
             "Mix the old examples in, or the old classes are forgotten; 300 steps are enough.",
         ),
-        Expression("(writer, texts)"),
+        Code("(writer, texts)"),
         "The class is whatever your texts have in common. What the old classes name already, a new class cannot add.",
     ),
 )

@@ -6,9 +6,10 @@ The learner's functions are compared with the library's splitter and with MeCab 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, Expression
-from course_lib.exercises.answers import judge
+from course_lib.exercises import Chapter, Exercise, folded
 from course_lib.language.words import mark, tr
+
+Link = Callable[[Any, Any], int]
 
 
 def to_plain(marked: str) -> str:
@@ -17,20 +18,10 @@ def to_plain(marked: str) -> str:
     return " ".join(word for word in words if word)
 
 
-def _check_split(answer: Any) -> str | None:
+def _split_sentences(text: str) -> list[str]:
     from course_lib.japanese import split_sentences
 
-    cases = (
-        (("雨だ。風も吹く。",), mark("a sentence ends behind 。, which belongs to it")),
-        (("え？本当！はい。",), mark("！ and ？ end a sentence as well")),
-        (("待って！？もう一度!!",), mark("a run of marks is one end; !? in half width, too")),
-        (("続きは明日",), mark("the rest without a mark is a sentence, too; no sentence is empty")),
-        (("「はい。そうです。」と言った。",), mark("do not cut inside brackets: count those that are open")),
-        (("彼は（本当に！）来た。",), mark("there are four kinds of brackets: 「」, 『』, （） and ()")),
-        (("「『来い！』と書け。」と命じた。行く。",), mark("brackets nest: a number of open brackets, not a flag")),
-        (("1) 行く。次へ。",), mark("a closing bracket alone closes nothing: the number never falls below 0")),
-    )
-    return judge(answer, split_sentences, cases)
+    return split_sentences(text)
 
 
 # The sentences on which the learner's search is compared with MeCab's.
@@ -51,16 +42,9 @@ def mecabs(sentence: str) -> list[Any]:
     return [int(mecab.tagger('-F "" -U "" -E %pc').parse(sentence)), mecab.words(sentence)]
 
 
-def _alone(words: Sequence[Any], link: Callable[[Any, Any], int], place: bool = False, greedy: bool = False) -> int:
-    """Return the cost of a path by a usual mistake: one path for each place, or the cheapest next word."""
+def _one_path_per_place(words: Sequence[Any], link: Link) -> int:
+    """Return the cost if only one path is kept for all words that end at the same character."""
     best: dict[int, tuple[int, Any]] = {words[0].end: (0, words[0])}
-    if greedy:
-        total, now = 0, words[0]
-        while now is not words[-1]:
-            after = [(link(now, word) + word.cost, at) for at, word in enumerate(words[1:], 1) if word.start == now.end]
-            step, at = min(after)
-            total, now = total + step, words[at]
-        return total
     for word in words[1:]:
         total, before = best[word.start]
         total += link(before, word) + word.cost
@@ -69,9 +53,35 @@ def _alone(words: Sequence[Any], link: Callable[[Any, Any], int], place: bool = 
     return best[words[-1].end][0]
 
 
+def _cheapest_next_word(words: Sequence[Any], link: Link) -> int:
+    """Return the cost if the cheapest next word is taken at each place."""
+    total, now = 0, words[0]
+    while now is not words[-1]:
+        after = [(link(now, word) + word.cost, at) for at, word in enumerate(words[1:], 1) if word.start == now.end]
+        cost, at = min(after)
+        total, now = total + cost, words[at]
+    return total
+
+
 def _check_cheapest(answer: Any) -> str | None:
     from course_lib.japanese import lattice
 
+    def cost(words: Sequence[Any], link: Link) -> int:
+        return lattice.cheapest(words, link)[words[-1]][0]
+
+    def free(words: Sequence[Any]) -> list[Any]:
+        """Return the different words, without costs of their own."""
+        return list(dict.fromkeys(word._replace(cost=0) for word in words))
+
+    # What a mistake makes of the cost, and its advice.
+    mistakes: tuple[tuple[Callable[[Any, Link], int], str], ...] = (
+        (lambda words, link: cost(words, lambda before, word: 0), mark("you left out the connection costs")),
+        (lambda words, link: cost(free(words), link), mark("you left out the words' own costs")),
+        (lambda words, link: cost(words, lambda before, word: link(before, word) if word.text else 0),
+         mark("the connection to the end has a cost, too")),
+        (_one_path_per_place, mark("keep the cheapest path of each word, not one for all words that end there")),
+        (_cheapest_next_word, mark("you take the cheapest next word; a dear word may save more later")),
+    )  # fmt: skip
     link = lattice.connection
     for sentence in SENTENCES:
         words = lattice.candidates(sentence)
@@ -83,26 +93,11 @@ def _check_cheapest(answer: Any) -> str | None:
         chosen = [getattr(word, "text", word) for word in chosen]
         if total == expected and chosen == path:
             continue
-
-        def total_of(connection: Callable[[Any, Any], int], free: bool = False, words: Any = words) -> int:
-            each = list(dict.fromkeys(word._replace(cost=0) for word in words)) if free else words
-            return lattice.cheapest(each, connection)[each[-1]][0]
-
-        usual = (
-            (total_of(lambda before, word: 0), mark("you left out the connection costs")),
-            (total_of(link, free=True), mark("you left out the words' own costs")),
-            (total_of(lambda a, b: link(a, b) if b.text else 0), mark("the connection to the end has a cost, too")),
-            (_alone(words, link), mark("keep the cheapest path of each word, not one for all words that end there")),
-            (
-                _alone(words, link, greedy=True),
-                mark("you take the cheapest next word; a dear word may save more later"),
-            ),
-        )
         if total == expected:
             advice = mark("the cost is right; the path is the list of the words' texts without start and end")
         else:
             other = mark("add the cost so far, the connection and the word's cost, and keep the smallest sum")
-            advice = next((advice for wrong, advice in usual if wrong == total), other)
+            advice = next((advice for wrong, advice in mistakes if wrong(words, link) == total), other)
         message = mark("For {sentence} MeCab has {expected:,} {path}, your function {total:,} {chosen}: {advice}.")
         return tr(
             message, sentence=sentence, expected=expected, path=" ".join(path), total=total,
@@ -164,15 +159,35 @@ def _check_ambiguous(answer: Any) -> str | None:
     return tr(message, first=" ".join(first), best=best, mine=mine, near=NEAR)
 
 
+SPLIT_CASES = (
+    (("雨だ。風も吹く。",), _split_sentences, "a sentence ends behind 。, which belongs to it"),
+    (("え？本当！はい。",), _split_sentences, "！ and ？ end a sentence as well"),
+    (("待って！？もう一度!!",), _split_sentences, "a run of marks is one end; !? in half width, too"),
+    (("続きは明日",), _split_sentences, "the rest without a mark is a sentence, too; no sentence is empty"),
+    (("「はい。そうです。」と言った。",), _split_sentences, "do not cut inside brackets: count those that are open"),
+    (("彼は（本当に！）来た。",), _split_sentences, "there are four kinds of brackets: 「」, 『』, （） and ()"),
+    (("「『来い！』と書け。」と命じた。行く。",), _split_sentences,
+     "brackets nest: a number of open brackets, not a flag"),
+    (("1) 行く。次へ。",), _split_sentences, "a closing bracket alone closes nothing: the number never falls below 0"),
+)  # fmt: skip
+
+PLAIN_CASES = (
+    (("早稲田 大学",), "早稲田 大学", "remove only the marks, and join the words with spaces"),
+    (("Visual ␣Studio を a ␣␣b",), "Visual Studio を a b", "a mark, or several, stands before a word: remove all"),
+    (("雨 ␣",), "雨", "a mark alone stands for a space at the end of the line: drop it"),
+    (("記号 は ␛s です",), "記号 は ␣ です", "␛s stands for a ␣ that the text itself held: it becomes ␣"),
+    (("␛es",), "␛s", "␛e stands for ␛, so ␛es is the text ␛s: replace ␛s before ␛e"),
+)  # fmt: skip
+
 CHAPTER = Chapter(
     Exercise(
         "write split(text): the sentences of one line; a run of 。！？!? outside brackets ends a sentence",
-        _check_split,
+        SPLIT_CASES,
         (
             "Go through the text with enumerate and count the open brackets: +1 at 「『（(, −1 at 」』）), at least 0.",
             "Cut behind a mark if no bracket is open and the next character, text[at + 1 : at + 2], is no mark.",
         ),
-        Expression("split_ours"),
+        folded("02_normalize_and_segment", "split_ours"),
         "The folded cell below the exercise has the code. The number of open brackets is enough.",
     ),
     Exercise(
@@ -183,7 +198,7 @@ CHAPTER = Chapter(
             "For each other word: options = [(total + connection(before, word) + word.cost, path) for before, (total, "
             "path) in best.items() if before.end == word.start]",
         ),
-        Expression("cheapest_ours"),
+        folded("02_normalize_and_segment", "cheapest_ours"),
         "The folded cell below the exercise has the code. One way is kept for each word, since the next connection "
         "depends on its class.",
     ),
@@ -200,13 +215,7 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "write a function to_plain(marked): from 'Visual ␣Studio' to the plain 'Visual Studio', for any segmented line",
-        (
-            (("早稲田 大学",), "remove only the marks, and join the words with spaces"),
-            (("Visual ␣Studio を a ␣␣b",), "a mark, or several, stands before a word: remove all"),
-            (("雨 ␣",), "a mark alone stands for a space at the end of the line: drop it"),
-            (("記号 は ␛s です",), "␛s stands for a ␣ that the text itself held: it becomes ␣"),
-            (("␛es",), "␛e stands for ␛, so ␛es is the text ␛s: replace ␛s before ␛e"),
-        ),
+        PLAIN_CASES,
         (
             "Work word by word: marked.split(' ').",
             "Strip ␣ from the left of each word, then turn ␛s into ␣ and ␛e into ␛, and drop empty words.",

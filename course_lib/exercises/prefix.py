@@ -11,7 +11,8 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.exercises import Chapter, Code, Exercise, folded
+from course_lib.exercises.answers import compare
 from course_lib.language.words import mark, tr
 
 # Exercise 6: how many lengths to try, how many times the shortest the longest is at least, the steps of a training, its
@@ -43,27 +44,18 @@ def _check_prefix(answer: Any) -> str | None:
         model = GPT2LMHeadModel(sizes).eval().requires_grad_(False)
         rows, ids = torch.randn(4, 3 * 2 * 8, requires_grad=True), torch.randint(11, (2, 5))
     right, logits = _behind(model, rows, ids, 4), answer(model, rows, ids)
-    if not isinstance(logits, torch.Tensor) or logits.shape != right.shape:
-        found = list(getattr(logits, "shape", ())) or type(logits).__name__
-        return tr("expected the logits {expected}, got {found}.", expected=list(right.shape), found=found)
-    if not torch.allclose(logits, right, atol=1e-4):
-        table = rows.view(4, 3, 2, 8)
-        wrong = {
-            mark("the prefix has no effect: give the cache to the model, as past_key_values"): model(ids).logits,
-            mark("the texts begin at position 0; the prefix takes the first positions"): _behind(model, rows, ids, 0),
-            mark("keys and values have changed places"): _behind(model, table.flip(2).reshape(4, -1), ids, 4),
-            mark("a row has its layers first, and a key and a value in each"): _behind(
-                model, rows.view(4, 2, 3, 8).transpose(1, 2).reshape(4, -1), ids, 4
-            ),
-            mark("a key is head by head: view(…, heads, head size)"): _behind(
-                model, rows.view(4, 3, 2, 4, 2).transpose(3, 4).reshape(4, -1), ids, 4
-            ),
-        }
-        for advice, values in wrong.items():
-            if torch.allclose(logits, values, atol=1e-4):
-                return tr("{advice}.", advice=tr(advice))
-        gap = (logits - right).abs().max().item()
-        return tr("the logits differ from the library's by up to {gap:.2f}.", gap=gap)
+    table = rows.view(4, 3, 2, 8)
+    layers_last = rows.view(4, 2, 3, 8).transpose(1, 2).reshape(4, -1)
+    sizes_first = rows.view(4, 3, 2, 4, 2).transpose(3, 4).reshape(4, -1)
+    mistakes = (
+        (model(ids).logits, mark("the prefix has no effect: give the cache to the model, as past_key_values")),
+        (_behind(model, rows, ids, 0), mark("the texts begin at position 0; the prefix takes the first positions")),
+        (_behind(model, table.flip(2).reshape(4, -1), ids, 4), mark("keys and values have changed places")),
+        (_behind(model, layers_last, ids, 4), mark("a row has its layers first, and a key and a value in each")),
+        (_behind(model, sizes_first, ids, 4), mark("a key is head by head: view(…, heads, head size)")),
+    )
+    if problem := compare(logits, right, mistakes, mark("the library")):
+        return problem
     if not logits.requires_grad:
         return tr("no gradient reaches the rows: compute with them as they are, without detach, .data or no_grad.")
     return None
@@ -121,24 +113,13 @@ def _check_lora(answer: Any) -> str | None:
     found, right = layer(x), adapted.get_submodule("layer")(x)
     if not torch.equal(layer.weight, weight):
         return tr("layer.weight has changed; it stays frozen, and A and B come on top.")
-    if torch.allclose(found, right, atol=1e-5):
-        return None
     update = right - start
-    wrong = {
-        mark("layer(x) does not use A and B: replace layer.forward"): start,
-        mark("the factor 2 is missing"): start + update / 2,
-        mark("the update replaces the old output; it is added to it"): update,
-    }
-    for advice, values in wrong.items():
-        if torch.allclose(found, values, atol=1e-5):
-            return tr("{advice}.", advice=tr(advice))
-    return tr("the output differs from peft's by up to {gap:.2f}.", gap=(found - right).abs().max().item())
-
-
-def example(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
-    """Return the input ids for the model and the label at each position, -100 where nothing is learned."""
-    ids = [*prompt, *target, end]
-    return ids[:-1], [-100] * (len(prompt) - 1) + ids[len(prompt) :]
+    mistakes = (
+        (start, mark("layer(x) does not use A and B: replace layer.forward")),
+        (start + update / 2, mark("the factor 2 is missing")),
+        (update, mark("the update replaces the old output; it is added to it")),
+    )
+    return compare(found, right, mistakes, "peft")
 
 
 def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) -> tuple[list[int], list[int]]:
@@ -163,9 +144,9 @@ def _shares(length: int) -> list[float]:
             f"optimizer.lr.max={rate}",
         )
         run = PrefixRun(products.run_settings("plain", "engine.num_train_epochs=null", *chosen))
-        end = run.codec.tokenizer.eos_token_id
-        pairs = [example(pair.prompt, pair.target, end) for pair in run.texts.held_out]
-        answers.append(_right(frozen_base.load(run.base), _trained_rows(run), pairs))
+        _, held_out = run.rows()
+        examples = [row.example() for row in held_out]
+        answers.append(_right(frozen_base.load(run.base), _trained_rows(run), examples))
     return [mean(of_pair) for of_pair in zip(*answers, strict=True)]
 
 
@@ -224,14 +205,15 @@ def _polite(rows: Sequence[Sequence[float]]) -> float:
     import torch
 
     from course_lib.models import frozen_base
-    from course_lib.prefix import data, products
+    from course_lib.prefix import data, products, samples
     from course_lib.pretrain import text_codec
 
     base = products.base().path() / products.MODEL
     codec, model = text_codec.load(base), frozen_base.load(base)
     held_out = data.load(products.task_settings()["plain"].data, codec).held_out
-    swapped = [example(pair.target, pair.prompt, codec.tokenizer.eos_token_id) for pair in held_out]
-    answers = _right(model, torch.tensor(rows), swapped)
+    swapped = [data.Sample(pair.target, pair.prompt, pair.line) for pair in held_out]
+    examples = [row.example() for row in samples.rows(swapped, None, True, codec.tokenizer.eos_token_id)]
+    answers = _right(model, torch.tensor(rows), examples)
     return sum(answers) / len(answers)
 
 
@@ -242,6 +224,19 @@ def _check_polite(answer: Any) -> str | None:
     found = {"share": share, "wanted": POLITE}
     return tr("{share:.0%} of the held-out sentences become polite, {wanted:.0%} are wanted.", **found)
 
+
+EXAMPLE_CASES = (
+    (([5], [8], 2), ([5, 8], [8, 2]), "the label at a position is the next token; the model does not read the end"),
+    (([5, 6, 7], [8, 9], 2), ([5, 6, 7, 8, 9], [-100, -100, 8, 9, 2]),
+     "at 7 the model predicts the target; what it predicts before is not learned"),
+)  # fmt: skip
+
+SLOTS_CASES = (
+    ((2, 3, 2, 3), ([1, 1, 1, 1, 1], [2, 3, 4]), "the tokens' positions come after the prefix"),
+    ((2, 3, 2, 5), ([1, 1, 0, 0, 1, 1, 1], [2, 3, 4]), "the text is padded on the left, after the prefix"),
+    ((2, 3, 4, 3), ([0, 0, 1, 1, 1, 1, 1], [2, 3, 4]),
+     "the prefix is padded on the left, too, and padding takes no position"),
+)  # fmt: skip
 
 POLITE_ROWS = """(
     swapped := [example(pair.target, pair.prompt, end) for pair in plain.train],
@@ -259,22 +254,19 @@ CHAPTER = Chapter(
             "cache = DynamicCache(); cache.update(keys, values, layer) for each layer; then "
             "model(ids, past_key_values=cache, position_ids=…).logits, with positions from the number of rows on.",
         ),
-        Expression("with_prefix_ours"),
+        folded("06_prefix_tuning", "with_prefix_ours"),
         f"{OURS} A prefix is keys and values, and the tokens' positions begin behind it.",
     ),
     Exercise(
         "write example(prompt, target, end): what the model reads, and for each position the token that "
         "it must predict there, which is the next one (-100 where nothing is learned)",
-        (
-            (([5], [8], 2), "the label at a position is the next token; the model does not read the end"),
-            (([5, 6, 7], [8, 9], 2), "at 7 the model predicts the target; what it predicts before is not learned"),
-        ),
+        EXAMPLE_CASES,
         (
             "The whole text is prompt + target + [end]. The model reads all tokens but the last; "
             "the label at a position is the next token.",
             "The first learned label is at the last token of the prompt, after len(prompt) - 1 times -100.",
         ),
-        example,
+        folded("06_prefix_tuning", "example_ours"),
         "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the "
         "published training script.",
     ),
@@ -286,7 +278,7 @@ CHAPTER = Chapter(
             "A position is as wanted if the two are equal, or (|) if the label is -100; .all(-1) asks this of all "
             "positions of a pair.",
         ),
-        Expression("exact_ours"),
+        folded("06_prefix_tuning", "exact_ours"),
         f"{OURS} One forward pass is enough, because the right tokens so far are what greedy decoding would have read.",
     ),
     Exercise(
@@ -296,17 +288,13 @@ CHAPTER = Chapter(
             "A = nn.Parameter(…) of the shape [rank, inputs], random; B = nn.Parameter(torch.zeros(outputs, rank)).",
             "old = layer.forward; layer.forward = lambda x: old(x) + 2 * (x @ A.T @ B.T)",
         ),
-        Expression("lora_ours"),
+        folded("06_prefix_tuning", "lora_ours"),
         f"{OURS} At the start B is 0: the layer is unchanged, and the first gradient reaches B alone.",
     ),
     Exercise(
         "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "
         "and its tokens' positions",
-        (
-            ((2, 3, 2, 3), "the tokens' positions come after the prefix"),
-            ((2, 3, 2, 5), "the text is padded on the left, after the prefix"),
-            ((2, 3, 4, 3), "the prefix is padded on the left, too, and padding takes no position"),
-        ),
+        SLOTS_CASES,
         (
             "The first columns are those of the longest prefix, the others those of the longest text; "
             "both parts are padded on the left with 0.",
@@ -335,7 +323,7 @@ CHAPTER = Chapter(
             "Swap the two parts: example(pair.target, pair.prompt, end) for each pair of plain.train.",
             "New rows, batches(swapped, 400, 1) and learn(…) as in 6.5, at the same rate; hand in the rows themselves.",
         ),
-        Expression(POLITE_ROWS),
+        Code(POLITE_ROWS),
         "The same base, the same loop: only the pairs are others.",
     ),
 )

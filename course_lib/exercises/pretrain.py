@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from course_lib.corpus.products import has_world
-from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.exercises import Chapter, Code, Exercise, folded
+from course_lib.exercises.answers import judge
 from course_lib.exercises.ranks import Ranks
-from course_lib.language.words import tr
+from course_lib.language.words import mark, tr
 
 # Exercise 4: width and steps that set the budget, those to beat, and by how many bits per character.
 WIDTHS, BUDGET, USUAL, GAIN = (16, 32, 64, 128, 256), (128, 60), (64, 179), 0.2
@@ -19,28 +20,30 @@ LENGTHS = (5, 12, 1)
 
 
 def _check_reduce_scatter(answer: Any) -> str | None:
-    """Compare with the mean over the ranks, for two and three ranks."""
+    """Compare with the shards of the mean over two and over three ranks."""
     import torch
 
-    for ranks in (2, 3):
-        gradients = torch.arange(ranks * 2.0 * ranks).reshape(ranks, -1) ** 2
-        for rank, right in enumerate(gradients.mean(0).chunk(ranks)):
-            result = torch.as_tensor(answer(gradients.clone(), rank))
-            if result.shape == right.shape and torch.allclose(result, right):
-                continue
-            whole = gradients.mean(0)
-            for wrong, advice in (
-                (right * ranks, tr("this is the sum of the ranks' gradients; a step needs their mean")),
-                (gradients[rank].chunk(ranks)[rank], tr("this is one rank's own gradient; all ranks have to count")),
-                (whole, tr("this is the whole mean, an all-reduce; keep the part of this rank")),
-                (whole[rank::ranks], tr("a shard is one contiguous part of the gradient")),
-                (gradients.mean(1), tr("the mean is over the ranks, dimension 0")),
-            ):
-                if result.shape == wrong.shape and torch.allclose(result, wrong):
-                    return tr("for {ranks} ranks, {advice}.", ranks=ranks, advice=advice)
-            values = tr("expected {right}, got {result}", right=right.tolist(), result=result.tolist())
-            return tr("for rank {rank} of {ranks}, {values}.", rank=rank, ranks=ranks, values=values)
-    return None
+    two = torch.tensor([[0.0, 1.0, 4.0, 9.0], [16.0, 25.0, 36.0, 49.0]])
+    three = torch.tensor([[0.0, 1.0, 4.0], [9.0, 16.0, 25.0], [36.0, 49.0, 64.0]])
+    cases = (
+        ((two, 0), torch.tensor([8.0, 13.0])),
+        ((two, 1), torch.tensor([20.0, 29.0])),
+        ((three, 0), torch.tensor([15.0])),
+        ((three, 1), torch.tensor([22.0])),
+        ((three, 2), torch.tensor([31.0])),
+    )
+    mistakes = (
+        (lambda gradients, rank: gradients.sum(0).chunk(len(gradients))[rank],
+         mark("this is the sum of the ranks' gradients; a step needs their mean")),
+        (lambda gradients, rank: gradients[rank].chunk(len(gradients))[rank],
+         mark("this is one rank's own gradient; all ranks have to count")),
+        (lambda gradients, rank: gradients.mean(0),
+         mark("this is the whole mean, an all-reduce; keep the part of this rank")),
+        (lambda gradients, rank: gradients.mean(0)[rank :: len(gradients)],
+         mark("a shard is one contiguous part of the gradient")),
+        (lambda gradients, rank: gradients.mean(1), mark("the mean is over the ranks, dimension 0")),
+    )  # fmt: skip
+    return judge(answer, cases, mistakes, mark("the mean over the ranks"))
 
 
 def _check_step(answer: Any) -> str | None:
@@ -105,12 +108,13 @@ def _check_fit(answer: Any) -> str | None:
         if np.allclose((a, alpha), right, rtol=1e-4):
             continue
         plain_slope, _ = np.polyfit(np.log(sizes), np.log(losses), 1)
-        for wrong, advice in (
+        mistakes = (
             ((right[0], -right[1]), tr("alpha is positive: the slope of the line is −alpha")),
             ((float(height), right[1]), tr("the line's height is the logarithm of A: return its exponential")),
             ((a, -plain_slope), tr("subtract the floor from the losses first")),
             ((right[1], right[0]), tr("return A first, then alpha")),
-        ):
+        )
+        for wrong, advice in mistakes:
             if np.allclose((a, alpha), wrong, rtol=1e-4):
                 return tr("{advice}.", advice=advice)
         if noise.any():
@@ -321,7 +325,7 @@ CHAPTER = Chapter(
             "First the mean over the ranks, then one of as many equal parts as there are ranks.",
             "gradients.mean(0) is the mean; .chunk(n) cuts a tensor into n parts.",
         ),
-        Expression("reduce_scatter_ours"),
+        folded("04_gpt2_zero2_pretraining", "reduce_scatter_ours"),
         "The folded cell below the exercise has the code.",
     ),
     Exercise(
@@ -332,7 +336,7 @@ CHAPTER = Chapter(
             "The norm of the whole gradient is the root of comm.all_sum(shard.grad.square().sum()).",
             "Clipping multiplies shard.grad by clip / norm, but only if that is below 1.",
         ),
-        Expression("zero2_step_ours"),
+        folded("04_gpt2_zero2_pretraining", "zero2_step_ours"),
         "The folded cell below the exercise has the code. Only one number per rank travels for the norm.",
     ),
     Exercise(
@@ -342,7 +346,7 @@ CHAPTER = Chapter(
             "log(losses − floor) = log A − alpha · log(sizes): a straight line.",
             "np.polyfit(x, y, 1) gives the slope and the height of the least-squares line.",
         ),
-        Expression("fit_ours"),
+        folded("04_gpt2_zero2_pretraining", "fit_ours"),
         "The folded cell below the exercise has the code.",
     ),
     Exercise(
@@ -353,7 +357,7 @@ CHAPTER = Chapter(
             "Half the width has about a third of the parameters, so three times as many steps fit.",
             "Below some width, more steps do not help either.",
         ),
-        Expression("(bits_after, 32, 477)"),
+        Code("(bits_after, 32, 477)"),
         "With so little computation, steps are scarce and weights are not. Width 16 has too few weights, width 128 "
         "too few steps. With more computation the best width grows.",
     ),
@@ -383,7 +387,7 @@ CHAPTER = Chapter(
             "Wait for what is on its way before you send the next bucket, and only the owner copies the sum, divided "
             "by the ranks, into its shard.",
         ),
-        Expression("early_ours"),
+        folded("04_gpt2_zero2_pretraining", "early_ours"),
         "The folded cell below the exercise has the code. Stage 2 holds a bucket, what is on its way and its shard, "
         "never the whole gradient.",
     ),
@@ -398,7 +402,7 @@ CHAPTER = Chapter(
             "Pad with -n % comm.ranks zeros. The update clips as exercise 2 does, over all shards, and ends with "
             "zero_grad().",
         ),
-        Expression("stage3_ours"),
+        folded("04_gpt2_zero2_pretraining", "stage3_ours"),
         "The folded cell below the exercise has the code. A weight travels three times a step: gathered forward and "
         "backward, its gradient scattered. Stage 2 moves two thirds of that.",
     ),

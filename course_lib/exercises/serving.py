@@ -1,62 +1,17 @@
 """Exercises for chapter 7: a tensor for several ranks, a damaged module, a request, batching, slots, number formats."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from heapq import heapreplace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course_lib.exercises import Chapter, Exercise, Expression
+from course_lib.exercises import Case, Chapter, Code, Exercise, folded
 from course_lib.language.words import mark, tr
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def convert(weight: "Tensor", heads: int, ranks: int, family: str) -> "list[Tensor]":
-    """Split a query/key/value weight into a part [in, 3, hidden / ranks] for each rank."""
-    hidden = min(weight.shape)
-    if family == "gptneox":
-        columns = weight.T.reshape(hidden, heads, 3, hidden // heads)
-        weight = columns.transpose(1, 2)
-    return list(weight.reshape(hidden, 3, hidden).chunk(ranks, dim=-1))
-
-
-def find(right: "Mapping[str, Tensor]", served: "Mapping[str, Tensor]") -> str | None:
-    """Return the first module whose output is off by more than 1 % of its length, None if there is none."""
-    for name, wanted in right.items():
-        if not (served[name] - wanted).norm() <= 0.01 * wanted.norm():
-            return name
-    return None
-
-
-def request(rows: list[list[int]], tasks: list[int], new: int) -> str:
-    """Return the JSON of a greedy request for up to `new` tokens behind each row of token ids."""
-    longest = max(map(len, rows))
-    tensors = {
-        "input_ids": [row + [0] * (longest - len(row)) for row in rows],
-        "input_lengths": [[len(row)] for row in rows],
-        "request_output_len": [[new] for _ in rows],
-        "runtime_top_k": [[1] for _ in rows],
-        "prompt_learning_task_name_ids": [[task] for task in tasks],
-    }
-    inputs = [
-        {"name": name, "shape": [len(rows), len(data[0])], "datatype": "UINT32", "data": data}
-        for name, data in tensors.items()
-    ]
-    return json.dumps({"inputs": inputs, "outputs": [{"name": "output_ids"}, {"name": "sequence_length"}]})
-
-
-def step(
-    waiting: list[tuple[int, int]], running: list[tuple[int, int]], slots: int
-) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[int]]:
-    """Return who waits, who runs on and who is done after one step; a job is (number, tokens that are left)."""
-    free = slots - len(running)
-    running, waiting = running + waiting[:free], waiting[free:]
-    running = [(job, left - 1) for job, left in running]
-    done = [job for job, left in running if left == 0]
-    return waiting, [(job, left) for job, left in running if left > 0], done
 
 
 def _check_convert(answer: Any) -> str | None:
@@ -77,46 +32,50 @@ def _check_convert(answer: Any) -> str | None:
         parts = [torch.as_tensor(part) for part in answer(weight.clone(), heads, ranks, family)]
         shapes, wanted = [list(part.shape) for part in parts], [hidden, 3, hidden // ranks]
         if shapes != [wanted] * ranks:
-            return tr(
-                "{call}: expected one part {wanted} for each rank, got {shapes}.",
-                call=call,
-                wanted=wanted,
-                shapes=shapes,
-            )
-        if not torch.equal(torch.stack(parts), expected):
-            return tr(
-                "{call}: {advice}.", call=call, advice=tr(_mistake(torch.stack(parts), weight, heads, ranks, family))
-            )
+            message = mark("{call}: expected one part {wanted} for each rank, got {shapes}.")
+            return tr(message, call=call, wanted=wanted, shapes=shapes)
+        together = torch.stack(parts)
+        if torch.equal(together, expected):
+            continue
+        advice = mark("the parts have the right shape, but numbers in wrong places")
+        for wrong, text in _mistakes(weight, heads, ranks, family):
+            if torch.equal(together, wrong):
+                advice = text
+                break
+        return tr("{call}: {advice}.", call=call, advice=tr(advice))
     return None
 
 
-def _mistake(parts: "Tensor", weight: "Tensor", heads: int, ranks: int, family: str) -> str:
-    """Return advice for parts of the right shape with the wrong numbers."""
+def _mistakes(weight: "Tensor", heads: int, ranks: int, family: str) -> list[tuple["Tensor", str]]:
+    """Return what usual mistakes make of a weight, [ranks, hidden, 3, hidden / ranks], each with its advice."""
     import torch
 
     hidden = min(weight.shape)
-    # What each mistake makes of the weight, before or after the split.
+
+    def split(whole: "Tensor") -> "Tensor":
+        return torch.stack(whole.reshape(hidden, 3, hidden).chunk(ranks, dim=2))
+
     turned = weight if family == "gpt" else weight.T
+    flat = torch.stack([part.reshape(hidden, 3, -1) for part in turned.chunk(ranks, dim=1)])
+    too_early = mark(
+        "each rank needs its heads of queries, of keys and of values: make three axes before you split the last"
+    )
     if family == "gpt":
-        reordered = turned.reshape(hidden, heads, 3, -1).transpose(1, 2)
-        wrong = {mark("the columns of a GPT-2 have the right order already: only split"): reordered}
-    else:
-        unturned = weight.reshape(heads, 3, -1, hidden).transpose(0, 1)
-        by_head = mark("the columns still come head by head: view them as [head, q/k/v, size] and swap the first two")
-        wrong = {
-            by_head: turned,
-            mark("transpose first: the matrix is [out, in], the engine wants [in, out]"): unturned,
-        }
-        wrong[mark("neither transposed nor reordered")] = weight
-    for advice, whole in wrong.items():
-        if torch.equal(parts, torch.stack(whole.reshape(hidden, 3, hidden).chunk(ranks, dim=2))):
-            return advice
-    whole = torch.stack([part.reshape(hidden, -1) for part in parts])
-    if torch.equal(whole.transpose(0, 1).reshape(hidden, -1), turned):
-        return mark(
-            "each rank needs its heads of queries, of keys and of values: make three axes before you split the last"
-        )
-    return mark("the parts have the right shape, but numbers in wrong places")
+        reordered = weight.reshape(hidden, heads, 3, -1).transpose(1, 2)
+        return [
+            (split(reordered), mark("the columns of a GPT-2 have the right order already: only split")),
+            (flat, too_early),
+        ]
+    unturned = weight.reshape(heads, 3, -1, hidden).transpose(0, 1)
+    return [
+        (
+            split(turned),
+            mark("the columns still come head by head: view them as [head, q/k/v, size] and swap the first two"),
+        ),
+        (split(unturned), mark("transpose first: the matrix is [out, in], the engine wants [in, out]")),
+        (split(weight), mark("neither transposed nor reordered")),
+        (flat, too_early),
+    ]
 
 
 def _check_find(answer: Any) -> str | None:
@@ -296,6 +255,20 @@ def _check_format(answer: Any) -> str | None:
     return tr("{choice} has the size of {best}, but its logits are off by {off}.", choice=choice, best=best, off=off)
 
 
+STEP_CASES: tuple[Case, ...] = (
+    (([(0, 2), (1, 3), (2, 1)], [], 2), ([(2, 1)], [(0, 1), (1, 2)], []),
+     "each job in a slot writes one token; the third has to wait"),
+    (([(5, 4)], [(3, 1), (4, 2)], 3), ([], [(4, 1), (5, 3)], [3]),
+     "a waiting job joins as soon as a slot is free, not when all are free"),
+    (([(7, 3)], [(5, 2), (6, 2)], 2), ([(7, 3)], [(5, 1), (6, 1)], []),
+     "no slot is free: the waiting job stays where it is"),
+    (([(2, 1), (3, 5)], [(1, 2)], 2), ([(3, 5)], [(1, 1)], [2]),
+     "a job that joins writes its first token in the same step"),
+    (([(4, 2), (5, 2), (6, 2)], [], 2), ([(6, 2)], [(4, 1), (5, 1)], []), "the first that came are the first to join"),
+    (([], [(1, 1), (2, 1)], 2), ([], [], [1, 2]),
+     "a job without tokens left leaves the batch and is named in the third result"),
+)  # fmt: skip
+
 CHAPTER = Chapter(
     Exercise(
         "write convert(weight, heads, ranks, family): the parts of a query/key/value weight for each rank",
@@ -306,7 +279,7 @@ CHAPTER = Chapter(
             "Transpose to [in, 3 · hidden], view as [in, head, 3, size], swap the axes head and 3, reshape to "
             "[in, 3, hidden]; then weight.chunk(ranks, dim=-1).",
         ),
-        convert,
+        folded("07_fastertransformer_conversion", "convert_ours"),
         "A rank gets whole heads, because the last axis has them one after the other. The exporter does the same.",
     ),
     Exercise(
@@ -317,7 +290,7 @@ CHAPTER = Chapter(
             "Compare (served[name] - right[name]).norm() with 0.01 * right[name].norm(), and return the first name "
             "whose difference is not within it.",
         ),
-        find,
+        folded("07_fastertransformer_conversion", "find_ours"),
         "The inputs of the first wrong module are right, so the fault is its own: its weight, its bias or a setting.",
     ),
     Exercise(
@@ -329,26 +302,19 @@ CHAPTER = Chapter(
             'A dictionary name → nested list of rows; then a list of {"name": …, "shape": [rows, numbers of a row], '
             '"datatype": "UINT32", "data": …}, and json.dumps({"inputs": …, "outputs": [{"name": "output_ids"}, …]}).',
         ),
-        request,
+        folded("07_fastertransformer_conversion", "request_ours"),
         "Any number may differ from row to row, so users with different tasks share a batch.",
     ),
     Exercise(
         "write step(waiting, running, slots): one step of continuous batching",
-        (
-            (([(0, 2), (1, 3), (2, 1)], [], 2), "each job in a slot writes one token; the third has to wait"),
-            (([(5, 4)], [(3, 1), (4, 2)], 3), "a waiting job joins as soon as a slot is free, not when all are free"),
-            (([(7, 3)], [(5, 2), (6, 2)], 2), "no slot is free: the waiting job stays where it is"),
-            (([(2, 1), (3, 5)], [(1, 2)], 2), "a job that joins writes its first token in the same step"),
-            (([(4, 2), (5, 2), (6, 2)], [], 2), "the first that came are the first to join"),
-            (([], [(1, 1), (2, 1)], 2), "a job without tokens left leaves the batch and is named in the third result"),
-        ),
+        STEP_CASES,
         (
             "Three moves: fill the free slots from the front of `waiting`; take one from each `left`; sort out who "
             "has none left.",
             "free = slots - len(running); running = running + waiting[:free]; waiting = waiting[free:]; then two list "
             "comprehensions.",
         ),
-        step,
+        folded("07_fastertransformer_conversion", "step_ours"),
         "A scheduler also asks whether memory for the new text's keys and values is free; the course's has a limit of "
         "64 texts.",
     ),
@@ -359,7 +325,7 @@ CHAPTER = Chapter(
             "Call simulate(step, lengths, slots) for several numbers of slots; the last end is the number of steps.",
             "Print the steps for 8 to 16 slots beside those of simulate(static, lengths, 16).",
         ),
-        Expression("(next(n for n in range(1, 17) if steps_of(step, n) <= steps_of(static, 16)), made)"),
+        Code("(next(n for n in range(1, 17) if steps_of(step, n) <= steps_of(static, 16)), made)"),
         "The more equal the lengths, the less a free slot is worth: for texts of one length, 16 slots need 16.",
     ),
     Exercise(
@@ -369,7 +335,7 @@ CHAPTER = Chapter(
             "Measure all three formats; the sizes leave two of them.",
             "Which of the two has more bits for the digits of a number?",
         ),
-        Expression('("fp16", measure)'),
+        Code('("fp16", measure)'),
         "fp16 has 11 significant bits (10 of them stored) and reaches 65504; bf16 has 8 (7 stored) and the range of "
         "fp32. A model whose weights or activations exceed 65504 needs bf16; the export refuses such weights in fp16. "
         "The original backend for GPT-NeoX would run bf16 weights in fp32.",

@@ -1,75 +1,32 @@
-"""Exercises for chapter 3: a step of BPE, its encoding, Unigram's pruning, the alphabet, and the learner's own texts.
-
-The learner's functions are compared with other implementations: `tokenizers`, replacement in a text, a forward sum.
-"""
+"""Exercises for chapter 3: a step of BPE, its encoding, Unigram's pruning, the alphabet, texts of one's own, BPE."""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, reduce
 from itertools import pairwise
-from math import exp, log
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
-from course_lib.exercises import Case, Chapter, Exercise, Expression
+from course_lib.exercises import Chapter, Exercise, folded
 from course_lib.exercises.answers import judge
 from course_lib.language.words import mark, tr
 
 Pair = tuple[str, str]
-Words = Mapping[tuple[str, ...], int]
-
-
-def _pairs(words: Words) -> Counter[Pair]:
-    """Count neighboring symbols by writing each word as often as it occurs."""
-    return Counter(pair for word, frequency in words.items() for pair in [*pairwise(word)] * frequency)
-
-
-def _merged(words: Words, pair: Pair) -> Counter[tuple[str, ...]]:
-    """Merge a pair by replacing in a text, in which each symbol stands between two spaces."""
-    found: Counter[tuple[str, ...]] = Counter()
-    for word, frequency in words.items():
-        text = f" {'  '.join(word)} ".replace(" {}  {} ".format(*pair), " {}{} ".format(*pair))
-        found[tuple(text.split())] += frequency
-    return found
-
-
-def _encoded(word: str, merges: list[Pair]) -> list[str]:
-    """Return the tokens of a word by the BPE of `tokenizers`."""
-    from tokenizers import Tokenizer, models
-
-    entries = dict.fromkeys([*word, *(part for pair in merges for part in (*pair, "".join(pair)))])
-    return list(Tokenizer(models.BPE({entry: i for i, entry in enumerate(entries)}, merges)).encode(word).tokens)
-
-
-def _lost(words: Mapping[str, int], scores: Mapping[str, float], piece: str) -> float:
-    """Return the log probability of the words, minus that without a piece, by a forward sum over the characters."""
-
-    def forward(word: str, without: str) -> float:
-        sums = [1.0]
-        for end in range(1, len(word) + 1):
-            known = ((at, word[at:end]) for at in range(end) if word[at:end] in scores and word[at:end] != without)
-            sums.append(sum(sums[at] * exp(scores[each]) for at, each in known))
-        return sums[-1]
-
-    return sum(number * log(forward(word, "") / forward(word, piece)) for word, number in words.items())
-
-
-def _like(peer: Callable[..., Any], *cases: Case) -> Callable[[Any], str | None]:
-    """Return a check that compares the learner's function with another implementation of it."""
-    return lambda answer: judge(answer, peer, cases)
 
 
 def _check_lost(answer: Any) -> str | None:
     words, scores = {"大学": 3, "大学生": 1}, {"大": -3.0, "学": -2.0, "生": -2.0, "大学": -1.0, "大学生": -1.5}
+    # With the piece 大学, for example, 大学 has the probability e⁻¹ + e⁻⁵, without it e⁻⁵.
+    advice = mark("log_probability(words, scores) minus the same without the piece")
     cases = (
-        (({"学学": 2}, scores, "大学"), mark("a piece that no word contains costs nothing")),
-        ((words, scores, "大学"), mark("log_probability(words, scores) minus the same without the piece")),
-        ((words, scores, "大学生"), mark("log_probability(words, scores) minus the same without the piece")),
+        (({"学学": 2}, scores, "大学"), 0.0, mark("a piece that no word contains costs nothing")),
+        ((words, scores, "大学"), 12.255120289, advice),
+        ((words, scores, "大学生"), 1.686599021, advice),
     )
-    if (problem := judge(answer, _lost, cases)) is None:
+    if (problem := judge(answer, cases)) is None:
         answer(words, scores, "大学")
         if "大学" not in scores:
             return tr("your function deletes the piece from scores itself: make a new dictionary without it.")
@@ -176,6 +133,7 @@ LINES = (
     "学生 が 大学 で 学ぶ 。", "大学生 も 大学院生 も 大学 で 学ぶ 。", "父 も 大学 で 学んだ 。",
     "駅 より 大学 で 待つ 。", "大学 の 図書館 で 本 を 読む 。", "本 を 読んで 学生 は 学ぶ 。",
 )  # fmt: skip
+
 ANY_TEXT = "大学生 が 学ぶ", "鰯 😀 é", "  two  spaces ", "line\n", "", "大学</s></s></s> で"
 SIZE = 290
 SPECIAL, MORE, FASTER = ("</s>", "</s></s>"), 340, 4
@@ -294,58 +252,60 @@ def _other_ids(mine: Any, train: Sequence[str], lines: Sequence[str], size: int)
     return None
 
 
+PAIR_CASES = (
+    (({("大", "学"): 3},), {("大", "学"): 3}, "a pair counts as often as its word occurs: add the frequency, not 1"),
+    (({("大", "学"): 2, ("大", "学", "生"): 1},), {("大", "学"): 3, ("学", "生"): 1}, "add up over all words"),
+    (({("も",): 5, ("学", "生"): 1},), {("学", "生"): 1},
+     "a word of one symbol has no pair, and no pair spans two words"),
+    (({("学", "大", "学"): 1},), {("学", "大"): 1, ("大", "学"): 1}, "(学, 大) and (大, 学) are two pairs"),
+    (({("大学", "生"): 4},), {("大学", "生"): 4},
+     "a symbol may have several characters: pair the symbols, not the characters"),
+)  # fmt: skip
+
+MERGE_CASES = (
+    (({("大", "学", "生"): 1}, ("大", "学")), {("大学", "生"): 1}, "大 and 学 become the one symbol 大学"),
+    (({("も",): 2, ("学", "生"): 1}, ("大", "学")), {("も",): 2, ("学", "生"): 1},
+     "words without the pair stay as they are"),
+    (({("あ", "い", "あ", "い"): 1}, ("あ", "い")), {("あい", "あい"): 1}, "merge wherever the pair occurs, not once"),
+    (({("も", "も", "も"): 1}, ("も", "も")), {("もも", "も"): 1},
+     "go from left to right, and do not use a symbol twice"),
+    (({("大", "学"): 3, ("大学",): 1}, ("大", "学")), {("大学",): 4},
+     "two words may become equal: add their frequencies"),
+)  # fmt: skip
+
+ENCODE_CASES = (
+    (("大学生", [("大", "学")]), ["大学", "生"], "the answer is a list of symbols, in which 大 and 学 are one"),
+    (("ababc", [("a", "b")]), ["ab", "ab", "c"], "a merge applies wherever the pair occurs, not once"),
+    (("abc", [("b", "c"), ("a", "b")]), ["a", "bc"], "the order of the merges decides: the first uses up b"),
+    (("aaa", [("a", "a")]), ["aa", "a"], "go from left to right, and do not use a symbol twice"),
+)  # fmt: skip
+
 CHAPTER = Chapter(
     Exercise(
         "write pair_counts(words): a Counter of the pairs of neighbors in all words, times the words' frequencies",
-        _like(
-            _pairs,
-            (({("大", "学"): 3},), mark("a pair counts as often as its word occurs: add the frequency, not 1")),
-            (({("大", "学"): 2, ("大", "学", "生"): 1},), mark("add up over all words")),
-            (({("も",): 5, ("学", "生"): 1},), mark("a word of one symbol has no pair, and no pair spans two words")),
-            (({("学", "大", "学"): 1},), mark("(学, 大) and (大, 学) are two pairs")),
-            (
-                ({("大学", "生"): 4},),
-                mark("a symbol may have several characters: pair the symbols, not the characters"),
-            ),
-        ),
+        PAIR_CASES,
         ("Two loops: over words.items(), and over zip(word, word[1:]).", "counts[pair] += frequency"),
-        Expression("pair_counts_ours"),
+        folded("03_tokenizers", "pair_counts_ours"),
         "The folded cell below the exercise has the code. A word's pairs are zip(word, word[1:]).",
     ),
     Exercise(
         "write merge(words, pair): the words in which the pair has become one symbol, with their frequencies",
-        _like(
-            _merged,
-            (({("大", "学", "生"): 1}, ("大", "学")), mark("大 and 学 become the one symbol 大学")),
-            (({("も",): 2, ("学", "生"): 1}, ("大", "学")), mark("words without the pair stay as they are")),
-            (({("あ", "い", "あ", "い"): 1}, ("あ", "い")), mark("merge wherever the pair occurs, not once")),
-            (({("も", "も", "も"): 1}, ("も", "も")), mark("go from left to right, and do not use a symbol twice")),
-            (
-                ({("大", "学"): 3, ("大学",): 1}, ("大", "学")),
-                mark("two words may become equal: add their frequencies"),
-            ),
-        ),
+        MERGE_CASES,
         (
             "For each word build a new list of symbols, with an index that moves by 2 where word[at:at + 2] == pair.",
             "Put tuple(symbols) into a new Counter: merged[tuple(symbols)] += frequency",
         ),
-        Expression("merge_ours"),
+        folded("03_tokenizers", "merge_ours"),
         "The folded cell below the exercise has the code. The loop moves by two symbols where it merges, else by one.",
     ),
     Exercise(
         "write encode_word(word, merges): the word's symbols after all merges, in the order in which they were learned",
-        _like(
-            _encoded,
-            (("大学生", [("大", "学")]), mark("the answer is a list of symbols, in which 大 and 学 are one")),
-            (("ababc", [("a", "b")]), mark("a merge applies wherever the pair occurs, not once")),
-            (("abc", [("b", "c"), ("a", "b")]), mark("the order of the merges decides: the first uses up b")),
-            (("aaa", [("a", "a")]), mark("go from left to right, and do not use a symbol twice")),
-        ),
+        ENCODE_CASES,
         (
             "Your merge does one step: it takes {tuple(word): 1} and gives the merged word as its only key.",
             "words = {tuple(word): 1}, then words = merge(words, pair) for each pair; the answer is list(*words).",
         ),
-        Expression("encode_word_ours"),
+        folded("03_tokenizers", "encode_word_ours"),
         "The folded cell below the exercise has the code. Encoding is training without the counting.",
     ),
     Exercise(
@@ -355,7 +315,7 @@ CHAPTER = Chapter(
             "Make a new dictionary of scores without the piece, and call log_probability twice.",
             "rest = {other: score for other, score in scores.items() if other != piece}",
         ),
-        Expression("loss_if_removed_ours"),
+        folded("03_tokenizers", "loss_if_removed_ours"),
         "The folded cell below the exercise has the code. The other probabilities stay as they are; the next round of "
         "expectation and maximization mends them.",
     ),
@@ -395,7 +355,7 @@ CHAPTER = Chapter(
             "A word is encoded by the earliest merge of a pair that it has, again and again. min(pairs, key=ranks.get)",
             'decode joins the entries, and reverses as_bytes: .encode("latin-1").decode(errors="replace")',
         ),
-        Expression("MineOurs"),
+        folded("03_tokenizers", "MineOurs"),
         "The folded cell below the exercise has the code. Every character consists of bytes, and all 256 bytes are "
         "entries, so no text is unknown.",
     ),

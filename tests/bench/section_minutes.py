@@ -123,13 +123,8 @@ def parts(stem: str) -> list[Part]:
     found = []
     for name, kind, cells, text in cut(notebook):
         if name.startswith("Exercises of"):
-            folded = folded_lines(notebook)
             found += [
-                Part(
-                    f"Exercise {label(notebook)}.{number}",
-                    "exercise",
-                    lines=folded.get(number, solution_lines(exercise)),
-                )
+                Part(f"Exercise {label(notebook)}.{number}", "exercise", lines=solution_lines(exercise))
                 for number, exercise in enumerate(exercises(module), 1)
             ]
             continue
@@ -152,28 +147,14 @@ def exercises(module: str) -> tuple[Exercise, ...]:
 
 
 def solution_lines(exercise: Exercise) -> int:
-    """The number of lines of the function or class that solves an exercise, without its docstring; else 0."""
-    first = ast.parse(exercise.code()).body[0]
-    return _lines(first) if isinstance(first, ast.FunctionDef | ast.ClassDef) else 0
-
-
-def folded_lines(notebook: nbformat.NotebookNode) -> dict[int, int]:
-    """The same for the blanks of a notebook, whose solutions are its folded cells, by the exercise's number."""
-    found = {}
-    for cell in filter(is_folded, notebook.cells):
-        if number := re.search(r"exercises\.choose\((\d+), ", cell.source):
-            definitions = [
-                node for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)
-            ]
-            found[int(number[1])] = sum(map(_lines, definitions))
-    return found
-
-
-def _lines(definition: ast.stmt) -> int:
-    assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
-    if ast.get_docstring(definition):
-        definition.body = definition.body[1:]
-    return len(ast.unparse(definition).splitlines())
+    """The number of lines of the functions and classes that solve an exercise, without their docstrings; else 0."""
+    lines = 0
+    for definition in ast.parse(exercise.code()).body:
+        if isinstance(definition, ast.FunctionDef | ast.ClassDef):
+            if ast.get_docstring(definition):
+                definition.body = definition.body[1:]
+            lines += len(ast.unparse(definition).splitlines())
+    return lines
 
 
 def experiments() -> dict[str, str]:

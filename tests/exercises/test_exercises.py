@@ -1,14 +1,16 @@
 """The framework of the exercises: what check, hint and solution print, and what they show in Jupyter."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import nbformat
 import numpy as np
 import pytest
 import torch
+from course_lib import paths
 from course_lib.errors import UsageError
-from course_lib.exercises import Chapter, Exercise
+from course_lib.exercises import Chapter, Exercise, folded, unanswered
 from course_lib.exercises.answers import judge, plain, same
 from nbclient import NotebookClient
 
@@ -23,7 +25,7 @@ def is_four(answer: Any) -> str | None:
 
 
 FOUR = Exercise("What is 2 + 2?", is_four, ("Count.", "Use your fingers.", "It is even."), 4, "two twos are four")
-TWICE = Exercise("Write double.", (((2,), "add"), ((0,), "nothing")), ("Add it to itself.",), double, "2·n")
+TWICE = Exercise("Write double.", (((2,), 4, "add"), ((0,), 0, "nothing")), ("Add it to itself.",), double, "2·n")
 
 
 @pytest.fixture
@@ -48,7 +50,11 @@ class Blank:
         ...
 
 
-@pytest.mark.parametrize("answer", [None, ..., empty, Blank])
+def only_documented(number: int) -> int:  # type: ignore[empty-body]
+    """Twice the number."""
+
+
+@pytest.mark.parametrize("answer", [None, ..., empty, only_documented, Blank])
 def test_an_unanswered_exercise_waits(chapter: Chapter, capsys: pytest.CaptureFixture[str], answer: Any) -> None:
     chapter.check(1, answer)
     assert capsys.readouterr().out == "Exercise 1 waits for your answer: What is 2 + 2?\n"
@@ -82,6 +88,22 @@ def test_later_cells_get_the_learners_function_once_it_is_right(chapter: Chapter
     assert chapter.choose(2, right, double) is right
     assert chapter.choose(2, empty, double) is double
     assert chapter.choose(2, lambda number: number + 2, double) is double
+
+
+def test_an_ellipsis_left_below_the_learners_code_does_no_harm() -> None:
+    def left(numbers: list[int]) -> None:
+        numbers.append(2)
+        ...
+
+    assert not unanswered(left)
+
+
+def test_a_solution_is_the_code_of_the_folded_cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code = str(folded("03_tokenizers", "MineOurs"))
+    assert code.startswith("import re\n") and code.endswith('.decode(errors="replace")')
+    # The course was installed without a checkout.
+    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path / "notebooks")
+    assert repr(folded("03_tokenizers", "MineOurs")) == "MineOurs"
 
 
 def test_hints_come_one_after_the_other_for_each_exercise(chapter: Chapter, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,16 +159,13 @@ def test_integers_are_exact_and_floats_are_not(result: Any, expected: Any, equal
 
 
 def test_functions_and_known_mistakes_are_named_and_arguments_stay_as_they_were() -> None:
-    cases = [((["ab"], double), "call str.upper")]
+    cases = [((["ab"], double), lambda texts, f: texts[0].upper(), "call str.upper")]
 
     def spoil(texts: list[str], f: Any) -> str:
         return texts.pop()
 
     for _ in range(2):
-        assert (
-            judge(spoil, lambda texts, f: texts[0].upper(), cases)
-            == "For ['ab'], double expected 'AB', got 'ab': call str.upper."
-        )
+        assert judge(spoil, cases) == "For ['ab'], double expected 'AB', got 'ab': call str.upper."
 
 
 # what JupyterLab's sanitizer keeps in a notebook that is not trusted (@jupyterlab/apputils, sanitizer.ts)
@@ -154,6 +173,8 @@ KEPT = {"b", "p", "pre", "details", "summary"}
 NOTEBOOK = """
 from course_lib.exercises import japanese as exercises
 exercises.check(4, ...)
+def blank(marked): ...
+exercises.check(4, blank)
 exercises.check(4, lambda marked: "<b>")
 exercises.check(4, exercises.CHAPTER.exercises[3].solution)
 exercises.hint(4)
@@ -165,10 +186,10 @@ def test_jupyter_shows_a_colored_verdict_and_other_front_ends_the_text() -> None
     cells = [nbformat.v4.new_code_cell(line) for line in NOTEBOOK.strip().split("\n")]
     notebook = nbformat.v4.new_notebook(cells=cells)
     NotebookClient(notebook, kernel_name="python3", timeout=None).execute()
-    _, waiting, wrong, right, hint, solution = [cell.outputs for cell in cells]
+    _, waiting, _, blank, wrong, right, hint, solution = [cell.outputs for cell in cells]
     # Nothing is shown twice.
-    assert [len(outputs) for outputs in (waiting, wrong, right, hint, solution)] == [1] * 5
-    assert waiting[0].text.startswith("Exercise 4 waits for your answer")
+    assert [len(outputs) for outputs in (waiting, blank, wrong, right, hint, solution)] == [1] * 6
+    assert all(outputs[0].text.startswith("Exercise 4 waits for your answer") for outputs in (waiting, blank))
     data = [outputs[0].data for outputs in (wrong, right, hint, solution)]
     assert data[0]["text/plain"].startswith("Exercise 4: not yet.")
     pages = [each["text/html"] for each in data]

@@ -1,4 +1,4 @@
-"""Right and wrong answers to the exercises of chapter 4's first half. The right ones are the notebook's folded cells."""
+"""Other right answers, and wrong ones, to the exercises of chapter 4's first half. The wrong ones are often edits of the notebook's folded cells."""
 
 from typing import Any
 
@@ -39,19 +39,11 @@ NAMES = {
     "learn": lambda *given, **named: [], "draw": lambda *given: [],
 }  # fmt: skip
 RIGHT: dict[int, list[Any]] = {
-    1: [COURSE["attend_ours"], lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)],
-    2: [COURSE["AttentionOurs"]],
-    3: [COURSE["BlockOurs"]],
-    4: [COURSE["GPT2Ours"]],
-    5: [COURSE["cross_entropy_ours"], lambda x, y: nn.functional.cross_entropy(x.flatten(0, 1), y.flatten())],
-    6: [COURSE["AdamWOurs"]],
-    7: [COURSE["learn_ours"], lambda *given, **named: list(COURSE["learn_ours"](*given, **named))],
-    8: [COURSE["attend_cached"]],
-    9: [COURSE["top_p_ours"]],
-    10: [COURSE["rope_ours"]],
-    11: [(trial, 12e-3), (trial, np.float32(0.012)), (trial, torch.tensor(0.012))],
+    1: [lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)],
+    5: [lambda x, y: nn.functional.cross_entropy(x.flatten(0, 1), y.flatten())],
+    7: [lambda *given, **named: list(COURSE["learn_ours"](*given, **named))],
+    11: [(trial, np.float32(0.012)), (trial, torch.tensor(0.012))],
     12: [lambda data: Bytes()],
-    13: [COURSE["tiled_ours"]],
 }
 MASKED = ".masked_fill(future, -torch.inf).softmax(-1)"
 WRONG: dict[int, list[tuple[Any, str]]] = {

@@ -1,4 +1,4 @@
-"""Right and wrong answers to the exercises of chapter 1."""
+"""Other right answers, and wrong ones, to the exercises of chapter 1."""
 
 import re
 from typing import Any
@@ -7,40 +7,27 @@ import numpy as np
 import torch
 from course_lib.exercises import corpus
 
+from tests.exercises.answers.folded import Folded
+
 
 def twice(text: str) -> str:
     return re.sub(r"(?s)<ref[^>]*>.*?</ref>", "", re.sub(r"<ref[^>]*/>", "", text))
 
 
-def repetition(text: str, n: int = 10) -> float:
-    dense = "".join(text.split())
-    runs = [dense[at : at + n] for at in range(len(dense) - n + 1)]
-    return 1 - len(set(runs)) / len(runs) if len(dense) > n else 0.0
-
-
-def counted_first(text: str, n: int = 10) -> float:
-    """Counts the first of equal runs, too."""
-    runs = ["".join(text.split())[at : at + n] for at in range(len("".join(text.split())) - n + 1)]
-    return sum(runs.count(run) > 1 for run in runs) / len(runs) if len(runs) > 1 else 0.0
-
-
-def with_white_space(text: str, n: int = 10) -> float:
-    runs = [text[at : at + n] for at in range(len(text) - n + 1)]
-    return 1 - len(set(runs)) / len(runs) if len(text) > n else 0.0
-
-
-NAMES: dict[str, Any] = {"repetition_ours": repetition}
+FOLDED = Folded("01_corpus_prep")
+NAMES, changed = FOLDED.names, FOLDED.changed
 RIGHT: dict[int, list[Any]] = {
-    1: [repetition],
     2: [twice],
     3: [(21, 3), [20, 3], np.array([19, 3]), torch.tensor([18, 3])],
-    4: [corpus.OWN],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
-        (lambda t, n=10: repetition(t) if len(t) > n else 1.0, "at most n"),
-        (counted_first, "first time"),
-        (with_white_space, "white space"),
+        (changed("repetition_ours", ("return 0.0", "return 1.0")), "at most n"),
+        (
+            changed("repetition_ours", ("(len(runs) - len(set(runs)))", "sum(runs.count(run) > 1 for run in runs)")),
+            "first time",
+        ),
+        (changed("repetition_ours", ('"".join(text.split())', "text")), "white space"),
     ],
     2: [
         (lambda t: re.sub(r"<ref>.*</ref>", "", t), "greedy"),

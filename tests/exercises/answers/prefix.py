@@ -1,5 +1,6 @@
-"""Right and wrong answers to the exercises of chapter 6."""
+"""Other right answers, and wrong ones, to the exercises of chapter 6."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,33 +8,13 @@ import numpy as np
 import torch
 from course_lib.exercises import prefix
 from torch import Tensor, nn
-from transformers import DynamicCache
 
+from tests.exercises.answers.folded import Folded
 
-def put(model: Any, table: Tensor, ids: Tensor, first: int, **given: Any) -> Tensor:
-    """Logits behind keys and values [layer, key/value, head, P, head size], with tokens from position `first`."""
-    cache = DynamicCache()
-    for layer, (keys, values) in enumerate(table):
-        cache.update(keys.expand(len(ids), -1, -1, -1), values.expand(len(ids), -1, -1, -1), layer)
-    given["position_ids"] = torch.arange(first, first + ids.shape[1])[None]
-    logits: Tensor = model(ids, past_key_values=cache, **given).logits
-    return logits
-
-
-def table(rows: Tensor, layers: int = 3, heads: int = 2) -> Tensor:
-    return rows.view(len(rows), layers, 2, heads, -1).permute(1, 2, 3, 0, 4)
-
-
-def with_prefix(model: Any, rows: Tensor, ids: Tensor) -> Tensor:
-    return put(model, table(rows), ids, len(rows))
-
-
-def values_first(model: Any, rows: Tensor, ids: Tensor) -> Tensor:
-    return put(model, rows.view(len(rows), 2, 3, 2, -1).permute(2, 1, 3, 0, 4), ids, len(rows))
-
-
-def sizes_first(model: Any, rows: Tensor, ids: Tensor) -> Tensor:
-    return put(model, rows.view(len(rows), 3, 2, 4, 2).permute(1, 2, 4, 0, 3), ids, len(rows))
+FOLDED = Folded("06_prefix_tuning", torch=torch, nn=nn)
+COURSE, changed = FOLDED.names, FOLDED.changed
+behind = partial(changed, "with_prefix_ours")
+lora = COURSE["lora_ours"]
 
 
 def labels(prompt: list[int], target: list[int], end: int) -> tuple[list[int], list[int]]:
@@ -44,13 +25,6 @@ def labels(prompt: list[int], target: list[int], end: int) -> tuple[list[int], l
 def exact(logits: Tensor, labels: Tensor) -> list[bool]:
     hits = [(row.argmax(-1) == wanted)[wanted >= 0] for row, wanted in zip(logits, labels)]
     return [bool(row.all()) for row in hits]
-
-
-def lora(layer: nn.Linear, inputs: int, outputs: int, rank: int, *, scale: float = 2, old: bool = True) -> list[Tensor]:
-    A, B = nn.Parameter(torch.randn(rank, inputs)), nn.Parameter(torch.zeros(outputs, rank))
-    forward = layer.forward
-    layer.forward = lambda x: old * forward(x) + scale * x @ A.T @ B.T  # type: ignore[assignment, method-assign]
-    return [A, B]
 
 
 def starting(a: float, b: float, trained: bool = True) -> Any:
@@ -83,33 +57,38 @@ SHARES[30] = [1.0] * 70 + [0.0] * 30
 POLITE = {0.0: 0.5, 1.0: 0.97}
 # What the solution of exercise 7 takes from the notebook.
 NAMES: dict[str, Any] = {
-    "with_prefix_ours": with_prefix,
-    "exact_ours": exact,
-    "lora_ours": lora,
+    **COURSE,
     "plain": SimpleNamespace(train=[]),
     "cache_values": lambda model, length: torch.ones(length, 4),
-    **dict.fromkeys(("example", "end", "model", "with_prefix", "rate")),
+    **dict.fromkeys(("end", "model", "rate")),
     **dict.fromkeys(("learn", "partial", "batches"), lambda *_: None),
 }
 RIGHT: dict[int, list[Any]] = {
-    1: [with_prefix],
     2: [labels],
     3: [exact, lambda logits, labels: torch.tensor(exact(logits, labels))],
-    4: [lora],
     5: [layout],
-    6: [(20, [1, 2, 5, 20]), (np.int64(8), np.array([5, 8, 1])), (torch.tensor(20), torch.tensor([1, 2, 20])), (2, [2, 20, 30])],
+    6: [(np.int64(8), np.array([5, 8, 1])), (torch.tensor(20), torch.tensor([1, 2, 20])), (2, [2, 20, 30])],
     7: [torch.ones(20, 4), nn.Parameter(torch.ones(3, 4))],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
         (lambda model, rows, ids: model(ids).logits, "the prefix has no effect"),
-        (lambda model, rows, ids: put(model, table(rows), ids, 0), "begin at position 0"),
-        (lambda model, rows, ids: put(model, table(rows).flip(1), ids, len(rows)), "changed places"),
-        (values_first, "layers first"),
-        (sizes_first, "head by head"),
-        (lambda model, rows, ids: put(model, table(rows) / 2, ids, len(rows)), "differ from the library's"),
-        (lambda model, rows, ids: put(model, table(rows.detach()), ids, len(rows)), "no gradient reaches the rows"),
-        (lambda model, rows, ids: with_prefix(model, rows, ids)[:, -1], "expected the logits [2, 5, 11], got [2, 11]"),
+        (
+            behind(("torch.arange(len(rows), len(rows) + ids.shape[1]", "torch.arange(ids.shape[1]")),
+            "begin at position 0",
+        ),
+        (behind(("0, 4)", "0, 4).flip(1)")), "changed places"),
+        (
+            behind(("config.num_hidden_layers, 2", "2, config.num_hidden_layers"), ("permute(1, 2", "permute(2, 1")),
+            "layers first",
+        ),
+        (
+            behind(("config.num_attention_heads, -1", "-1, config.num_attention_heads"), ("3, 0, 4)", "4, 0, 3)")),
+            "head by head",
+        ),
+        (behind(("rows.to(", "(rows / 2).to(")), "from the library"),
+        (behind(("rows.to(", "rows.detach().to(")), "no gradient reaches the rows"),
+        (behind((".logits", ".logits[:, -1]")), "expected the shape [2, 5, 11], got [2, 11]"),
     ],
     2: [
         (lambda p, t, e: ([*p, *t], [*p[1:], *t, e]), "is not learned"),
@@ -129,8 +108,8 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (starting(0, 0), "A starts at random"),
         (starting(1, 0, False), "make each an nn.Parameter"),
         (without_effect, "replace layer.forward"),
-        (lambda *given: lora(*given, scale=1), "the factor 2"),
-        (lambda *given: lora(*given, scale=3), "differs from peft's"),
+        (changed("lora_ours", ("2 * (x", "1 * (x")), "the factor 2"),
+        (changed("lora_ours", ("2 * (x", "3 * (x")), "from peft"),
     ],
     5: [
         (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "come after the prefix"),

@@ -1,4 +1,4 @@
-"""Right and wrong answers to the exercises of chapter 4's second half."""
+"""Other right answers, and wrong ones, to the exercises of chapter 4's second half."""
 
 from functools import partial
 from typing import Any
@@ -14,24 +14,10 @@ def reduce_scatter(gradients: Any, rank: int) -> Any:
     return sum(gradients)[rank * size : (rank + 1) * size] / len(gradients)
 
 
-def step(weights: Any, gradient: Any, shard: Any, optimizer: Any, comm: Any, clip: float, **wrong: Any) -> None:
-    """A step of ZeRO-2, with one mistake where `wrong` names one."""
-    mean = comm.reduce_scatter(gradient)
-    shard.grad = gradient[: len(shard)] if "own" in wrong else mean
-    squares = shard.grad.square().sum()
-    norm = squares.sqrt() if "local" in wrong else comm.all_sum(squares).sqrt()
-    if "norms" in wrong:
-        norm = comm.all_sum(squares.sqrt())
-    shard.grad *= clip / norm if "always" in wrong else min(1, clip / (norm + 1e-6))
-    if "still" not in wrong:
-        optimizer.step()
-    whole = shard.repeat(len(weights) // len(shard)) if "alone" in wrong else comm.all_gather(shard)
-    if "forgets" not in wrong:
-        weights.copy_(whole)
-
-
-def mistaken(name: str) -> Any:
-    return lambda *values: step(*values, **{name: True})
+FOLDED = Folded("04_gpt2_zero2_pretraining", torch=torch, np=np)
+NAMES, changed = FOLDED.names, FOLDED.changed
+mistaken, unsharded = partial(changed, "zero2_step_ours"), partial(changed, "stage3_ours")
+NORM = "comm.all_sum(shard.grad.square().sum()).sqrt()"
 
 
 def unscattered(weights: Any, gradient: Any, shard: Any, optimizer: Any, comm: Any, clip: float) -> None:
@@ -94,9 +80,6 @@ def flawed(name: str) -> Any:
     return lambda *values: early(*values, **{name: True})
 
 
-unsharded = partial(Folded("04_gpt2_zero2_pretraining", torch=torch, np=np).changed, "stage3_ours")
-
-
 # Bits per character of the experiment: by width alone.
 def bits_after(width: int, steps: int) -> float:
     return {16: 0.9, 32: 0.4, 64: 1.0, 128: 2.0, 256: 3.0}[width]
@@ -106,18 +89,12 @@ def bits_after(width: int, steps: int) -> float:
 COSTS = {"量": (14.0, 6.0), "大": (0.4, 6.0), "今": (0.4, 6.0), "夜": (3.0, 6.0)}
 KNOWN, STRANGE = "今日は" + "雨だった。" * 12, "量子計算機の研究に補助金を出す。"
 
-NAMES: dict[str, Any] = {
-    "reduce_scatter_ours": reduce_scatter, "zero2_step_ours": step, "fit_ours": fit, "bits_after": bits_after,
-    "early_ours": early, "stage3_ours": unsharded(),
-}  # fmt: skip
+NAMES["bits_after"] = bits_after
 RIGHT: dict[int, list[Any]] = {
     1: [reduce_scatter],
-    2: [step],
     3: [fit],
-    4: [(bits_after, 32, 477)],
     5: [(STRANGE, KNOWN)],
     6: [early],
-    7: [unsharded()],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -126,17 +103,17 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda g, rank: g.mean(0), "an all-reduce"),
         (lambda g, rank: g.mean(0)[rank :: len(g)], "contiguous"),
         (lambda g, rank: g.mean(1), "dimension 0"),
-        (lambda g, rank: torch.zeros(1), "for rank 0 of 2, expected"),
+        (lambda g, rank: torch.zeros(1), "expected the shape [2], got [1]"),
     ],
     2: [
         (unscattered, "call comm.reduce_scatter"),
-        (mistaken("local"), "comm.all_sum"),
-        (mistaken("alone"), "call comm.all_gather"),
-        (mistaken("forgets"), "weights.copy_"),
-        (mistaken("still"), "stay as they were"),
-        (mistaken("own"), "after step 1 of 2 ranks"),
-        (mistaken("norms"), "never by a factor above 1"),
-        (mistaken("always"), "never by a factor above 1"),
+        (mistaken((NORM, "shard.grad.norm()")), "comm.all_sum"),
+        (mistaken(("comm.all_gather(shard)", "shard.repeat(len(weights) // len(shard))")), "call comm.all_gather"),
+        (mistaken(("weights.copy_(comm.all_gather(shard))", "comm.all_gather(shard)")), "weights.copy_"),
+        (mistaken(("optimizer.step()", "pass")), "stay as they were"),
+        (mistaken(("comm.reduce_scatter(gradient)", "comm.reduce_scatter(gradient) * 0 + gradient[: len(shard)]")), "after step 1 of 2 ranks"),
+        (mistaken((NORM, "comm.all_sum(shard.grad.norm())")), "never by a factor above 1"),
+        (mistaken(("min(1, clip / (norm + 1e-6))", "clip / norm")), "never by a factor above 1"),
         (lambda weights: weights, "The task: write zero2_step"),
     ],
     3: [

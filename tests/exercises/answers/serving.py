@@ -1,4 +1,4 @@
-"""Right and wrong answers to the exercises of chapter 7."""
+"""Other right answers, and wrong ones, to the exercises of chapter 7."""
 
 import json
 from typing import Any
@@ -6,6 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 from course_lib.exercises import serving
+
+from tests.exercises.answers.folded import Folded
+
+FOLDED = Folded("07_fastertransformer_conversion")
+COURSE, changed = FOLDED.names, FOLDED.changed
+convert, find, request, step = (COURSE[name] for name in ("convert", "find", "request", "step"))
 
 
 def by_einsum(weight: torch.Tensor, heads: int, ranks: int, family: str) -> Any:
@@ -41,7 +47,7 @@ def always_reordered(weight: torch.Tensor, heads: int, hidden: int, family: str)
 
 def flat_split(weight: torch.Tensor, heads: int, ranks: int, family: str) -> Any:
     hidden = min(weight.shape)
-    whole = torch.cat([part.reshape(hidden, 3, -1) for part in serving.convert(weight, heads, 1, family)])
+    whole = torch.cat([part.reshape(hidden, 3, -1) for part in convert(weight, heads, 1, family)])
     return [part.reshape(hidden, 3, -1) for part in whole.reshape(hidden, -1).chunk(ranks, dim=1)]
 
 
@@ -64,7 +70,7 @@ def by_dictionary(**changed: Any) -> Any:
     """An answer to exercise 3 with other tensors, or other fields of each tensor."""
 
     def answer(rows: Any, tasks: Any, new: int) -> str:
-        asked = json.loads(serving.request(rows, tasks, new))
+        asked = json.loads(request(rows, tasks, new))
         for one in asked["inputs"]:
             if callable(change := changed.get(one["name"], changed.get("each"))):
                 one.update(change(one, rows, tasks, new))
@@ -80,18 +86,18 @@ def flat(one: Any, *_: Any) -> Any:
 
 def first_when_empty(waiting: Any, running: Any, slots: int) -> Any:
     """Static batching."""
-    return serving.step(waiting, running, slots) if not running else (waiting, *serving.step([], running, slots)[1:])
+    return step(waiting, running, slots) if not running else (waiting, *step([], running, slots)[1:])
 
 
 def late(waiting: Any, running: Any, slots: int) -> Any:
     """Jobs join after the step."""
-    _, running, done = serving.step([], running, slots)
+    _, running, done = step([], running, slots)
     free = slots - len(running)
     return waiting[free:], running + waiting[:free], done
 
 
 def last_come(waiting: Any, running: Any, slots: int) -> Any:
-    queue, running, done = serving.step(waiting[::-1], running, slots)
+    queue, running, done = step(waiting[::-1], running, slots)
     return queue[::-1], running, done
 
 
@@ -111,25 +117,23 @@ LENGTHS = [5, 9, 4, 7, 5, 6, 8, 4, 6, 5, 9, 4, 7, 6, 5, 8] * 3
 
 
 def steps_of(of: Any, slots: int) -> int:
-    return serving.steps(LENGTHS, slots, of is serving.step)
+    return serving.steps(LENGTHS, slots, of is step)
 
 
 NAMES = {
-    "json": json,
+    **COURSE,
     "measure": measure,
     "made": LENGTHS,
     "steps_of": steps_of,
-    "step": serving.step,
     "static": None,
 }
-FEWEST = next(n for n in range(1, 17) if steps_of(serving.step, n) <= steps_of(None, 16))
+FEWEST = next(n for n in range(1, 17) if steps_of(step, n) <= steps_of(None, 16))
 RIGHT: dict[int, list[Any]] = {
     1: [by_einsum],
-    2: [serving.find, first(lambda one, other: not (one - other).std() / one.std() < 0.05)],
-    3: [serving.request, by_dictionary(each=flat), by_dictionary(without=["runtime_top_k"])],
-    4: [serving.step],
+    2: [first(lambda one, other: not (one - other).std() / one.std() < 0.05)],
+    3: [by_dictionary(each=flat), by_dictionary(without=["runtime_top_k"])],
     5: [(FEWEST, LENGTHS), (np.int64(FEWEST), np.array(LENGTHS))],
-    6: [("fp16", measure), (np.str_("fp16"), measure), ("fp16", of_fp16_base)],
+    6: [(np.str_("fp16"), measure), ("fp16", of_fp16_base)],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -148,7 +152,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (last, "name the first wrong module"),
     ],
     3: [
-        (lambda rows, tasks, new: json.loads(serving.request(rows, tasks, new)), "json.dumps makes one"),
+        (lambda rows, tasks, new: json.loads(request(rows, tasks, new)), "json.dumps makes one"),
         (by_dictionary(without=["input_lengths"]), "input_lengths missing"),
         (by_dictionary(runtime_top_k=lambda *_: {"name": "top_k"}), "declares no top_k"),
         (by_dictionary(each=lambda *_: {"datatype": "INT64"}), "datatype INT64, declared: UINT32"),
@@ -168,7 +172,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (first_when_empty, "as soon as a slot is free"),
         (late, "each job in a slot writes one token"),
         (last_come, "each job in a slot"),
-        (lambda waiting, running, slots: serving.step(waiting, running, slots + 1), "the third has to wait"),
+        (lambda waiting, running, slots: step(waiting, running, slots + 1), "the third has to wait"),
     ],
     5: [
         ((16, LENGTHS), "slots are enough"),

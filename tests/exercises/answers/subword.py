@@ -1,8 +1,8 @@
-"""Right and wrong answers to the exercises of chapter 3."""
+"""Other right answers, and wrong ones, to the exercises of chapter 3."""
 
 from collections import Counter
 from functools import partial
-from math import log
+from math import exp, log
 from typing import Any
 
 import numpy as np
@@ -16,53 +16,33 @@ Pair = tuple[str, str]
 Words = dict[tuple[str, ...], int]
 
 
-def pair_counts(words: Words) -> Counter[Pair]:
-    counts: Counter[Pair] = Counter()
-    for word, frequency in words.items():
-        for pair in zip(word, word[1:]):
-            counts[pair] += frequency
-    return counts
+def probabilities(word: str, scores: dict[str, float]) -> dict[tuple[str, ...], float]:
+    return {pieces: exp(score) for score, pieces in segmentations(word, scores)}
 
 
-def of_characters(words: Words) -> Counter[Pair]:
+FOLDED = Folded("03_tokenizers", Counter=Counter, log=log, probabilities=probabilities)
+NAMES, changed = FOLDED.names, FOLDED.changed
+pair_counts, merge, encode_word = NAMES["pair_counts"], NAMES["merge"], NAMES["encode_word"]
+log_probability, loss_if_removed = NAMES["log_probability"], NAMES["loss_if_removed"]
+tokenizer = partial(changed, "MineOurs")
+merge_once = changed("merge_ours", ("== pair", "== pair and at == len(symbols)"))
+
+
+def of_characters(words: Words) -> Any:
     """Pairs the characters of a word and not its symbols."""
     return pair_counts({tuple("".join(word)): frequency for word, frequency in words.items()})
 
 
-def merge_word(word: tuple[str, ...], pair: Pair, most: int = 99) -> tuple[str, ...]:
-    symbols, at = list(word), 0
-    while at < len(symbols) - 1 and most:
-        if (symbols[at], symbols[at + 1]) == pair:
-            symbols[at : at + 2] = ["".join(pair)]
-            most -= 1
-        at += 1
-    return tuple(symbols)
-
-
-def merge(words: Words, pair: Pair) -> Counter[tuple[str, ...]]:
-    merged: Counter[tuple[str, ...]] = Counter()
-    for word, frequency in words.items():
-        merged[merge_word(word, pair)] += frequency
-    return merged
-
-
-def encode_word(word: str, merges: list[Pair], most: int = 99) -> list[str]:
-    symbols = tuple(word)
+def encode_once(word: str, merges: list[Pair]) -> list[str]:
+    """Applies each merge at its first place only."""
+    symbols = {tuple(word): 1}
     for pair in merges:
-        symbols = merge_word(symbols, pair, most)
-    return list(symbols)
-
-
-def log_probability(words: dict[str, int], scores: dict[str, float]) -> float:
-    return sum(n * log(sum(2.718281828459045**s for s, _ in segmentations(word, scores))) for word, n in words.items())
+        symbols = merge_once(symbols, pair)
+    return list(*symbols)
 
 
 def without(scores: dict[str, float], piece: str) -> dict[str, float]:
     return {other: score for other, score in scores.items() if other != piece}
-
-
-def loss_if_removed(words: dict[str, int], scores: dict[str, float], piece: str) -> float:
-    return log_probability(words, scores) - log_probability(words, without(scores, piece))
 
 
 def deletes(words: dict[str, int], scores: dict[str, float], piece: str) -> float:
@@ -71,34 +51,9 @@ def deletes(words: dict[str, int], scores: dict[str, float], piece: str) -> floa
     return before - log_probability(words, scores)
 
 
-def as_bytes(text: str) -> str:
-    return text.encode().decode("latin-1")
-
-
-NAMES: dict[str, Any] = {
-    "Counter": Counter,
-    "as_bytes": as_bytes,
-    "pair_counts": pair_counts,
-    "merge": merge,
-    "encode_word": encode_word,
-    "pair_counts_ours": pair_counts,
-    "merge_ours": merge,
-    "encode_word_ours": encode_word,
-    "loss_if_removed_ours": loss_if_removed,
-}
-
-
-FOLDED = Folded("03_tokenizers", Counter=Counter, as_bytes=as_bytes)
-tokenizer = partial(FOLDED.changed, "MineOurs")
-NAMES["MineOurs"] = tokenizer()
 RIGHT: dict[int, list[Any]] = {
-    1: [pair_counts],
-    2: [merge, lambda words, pair: dict(merge(words, pair))],
-    3: [encode_word],
-    4: [loss_if_removed],
-    5: [(False, 1500), np.array([0, 1600]), torch.tensor([0, 1500])],
-    6: [(subword.CHEAP, subword.DEAR)],
-    7: [tokenizer()],
+    2: [lambda words, pair: dict(merge(words, pair))],
+    5: [np.array([0, 1600]), torch.tensor([0, 1500])],
 }
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -108,14 +63,14 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (of_characters, "not the characters"),
     ],
     2: [
-        (lambda words, pair: {merge_word(word, pair, 1): n for word, n in words.items()}, "not once"),
-        (lambda words, pair: {merge_word(word, pair): n for word, n in words.items()}, "add their frequencies"),
+        (merge_once, "not once"),
+        (changed("merge_ours", ("] += frequency", "] = frequency")), "add their frequencies"),
         (lambda words, pair: {w: n for w, n in merge(words, pair).items() if "".join(pair) in w}, "stay as they are"),
         (lambda words, pair: words, "become the one symbol"),
     ],
     3: [
         (lambda word, merges: list(word), "in which 大 and 学 are one"),
-        (lambda word, merges: encode_word(word, merges, 1), "not once"),
+        (encode_once, "not once"),
         (lambda word, merges: encode_word(word, sorted(merges)), "order of the merges"),
     ],
     4: [
