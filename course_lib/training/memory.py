@@ -71,20 +71,17 @@ class Layer:
     matrix_bytes: int
     norm_bytes: int
     stream_bytes: int
-    # kept tensors [tokens, width]: inputs of norms; in the attention besides keys and values; queries and keys with
-    # rotary positions; in the feed-forward part
-    norms: int
-    attention: int
-    rotated: int = 0
-    feed_forward: int
-    # kept tensors [tokens, ffn], and what a router keeps [bytes]
+    # number of kept tensors [tokens, width], and [tokens, ffn] for `wide`
+    norms: int  # inputs of norms
+    attention: int  # in the attention, besides keys and values
+    rotated: int = 0  # queries and keys with rotary positions
+    core: int = 0  # in softmax(QKᵀ)V
+    feed_forward: int  # in the feed-forward part
     wide: int
-    router: int = 0
-    # kept by softmax(QKᵀ)V: tensors [tokens, width]; elements of the mask; bytes for each query, key and head, or 0 if
-    # the kernel is fused, which keeps one fp32 value for each query and head
-    core: int = 0
-    mask: int = 0
+    mask: int = 0  # elements of the attention mask
+    # bytes kept for each query, key and head; 0: by a fused kernel, which keeps one fp32 value for each query and head
     score_bytes: int = 0
+    router: int = 0  # bytes that a router keeps
     dropout: bool = False
     # what the backward pass recomputes (model.recompute), and the bytes of the weights that autocast casts again there
     recompute: str = "none"

@@ -52,6 +52,13 @@ def test_flops_per_token():
         assert flops == pytest.approx([2.43e9, 1.03e10], rel=0.02)
 
 
+def test_a_layer_keeps_what_korthikanti_et_al_count():
+    """34·s·b·h + 5·a·s²·b bytes, arXiv:2205.05198: 16 bits, dropout, attention weights kept."""
+    settings = run("345M", model={"attention": "eager"}, precision={"dtype": "fp16"}, batch={"micro_size": 4})
+    s, b, h, a = 1024, 4, 1024, 16
+    assert settings.sizes().layers[0].kept() == 34 * s * b * h + 5 * a * s * s * b
+
+
 @pytest.mark.parametrize(
     ("ranks", "by_stage"),
     [
