@@ -11,10 +11,11 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
+from course_lib.gptsan import memory
 from course_lib.gptsan.freeze import BASE, frozen_names
 from course_lib.gptsan.shape import GPTSANShape, read_shape
-from course_lib.models.memory import Sizes
 from course_lib.settings.config import STRICT, setting
+from course_lib.training.memory import Sizes
 from course_lib.training.settings import RunConfig
 
 
@@ -111,13 +112,12 @@ class GptsanConfig(RunConfig):
     @override
     def sizes(self, autocast: bool = False) -> Sizes:
         from course_lib.gptsan.examples import Examples
-        from course_lib.gptsan.memory import gptsan_sizes
 
         shape = read_shape(self.model.checkpoint) if self.model.checkpoint else self.model.shape
         length = self.data.num_context
         if not length and self.data.input:
             length = Examples(self.data.input).report["num_context"]
-        return gptsan_sizes(self, shape, length or shape.max_position_embeddings, autocast)
+        return memory.sizes(self, shape, length or shape.max_position_embeddings, autocast)
 
     def frozen(self, shape: Any) -> set[str]:
         """Return the names of the frozen parameters in a model of this shape (GPTSANShape or GPTSanConfig)."""

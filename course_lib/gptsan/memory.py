@@ -1,159 +1,165 @@
-"""Memory and floating-point operations for a GPTSAN training run, used by the memory planner in chapter 4.
+"""What the memory planner needs to know of a GPTSAN: its parameters, layers, logits and operations.
 
-Parameter counts are exact. Sizes of activations and logits come from formulas. tests/gptsan/test_memory.py compares
-both with PyTorch. A layer counts as trained if any of its parameters is trained. The formulas give an upper bound: they
-assume that no expert overflows and that every position has a target.
+A layer counts as trained if any of its parameters is trained. The figures are an upper bound: no expert overflows, and
+every position has a target. tests/gptsan/test_memory.py compares them with PyTorch. This module imports torch only to
+count parameters.
 """
 
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from course_lib.checkpoints.number_formats import BYTES
-from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, GPTSANShape
-from course_lib.gptsan.tf_names import parameters
-from course_lib.models.memory import Sizes
-from course_lib.training.parameter_groups import decays
+from course_lib.gptsan.freeze import BLOCK, SPOUT
+from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS
+from course_lib.settings.config import to_dict
+from course_lib.training.memory import Layer, Parameter, Sizes, parameters_of
 
-# Bytes per logit in fp32: the logits (stored for log Z), their log-softmax, and three tensors of the same size at the
+# Bytes per logit in fp32: the logits (kept for log Z), their log-softmax, and three tensors of the same size at the
 # start of the backward pass.
 LOGIT_BYTES = 20
+LAST = "model.last_project.weight"
+# Parts of the names of matrices that autocast does not cast: routers compute in fp32, positions are only looked up.
+NOT_CAST = ("router.", "position_embeddings.")
 
 
-def gptsan_sizes(settings: Any, shape: GPTSANShape, length: int, autocast: bool) -> Sizes:
-    """Return the sizes and FLOPs of a run with these settings, a GptsanConfig, on examples of `length` tokens.
+@cache
+def parameters(shape: Any) -> tuple[Parameter, ...]:
+    """Return the parameters of a model of a shape (GPTSANShape), in its order."""
+    import torch
 
-    With `autocast`, the trained weights are in fp32 and so are the norms and the residual stream on a GPU; frozen
-    weights and matrix products are in the run's dtype.
+    from course_lib.gptsan.configuration import GPTSanConfig
+    from course_lib.gptsan.model import GPTSanForCausalLM
+
+    # A vocabulary may be too small for the published ids.
+    ids = dict.fromkeys(("separator_token_id", "pad_token_id", "eos_token_id"))
+    with torch.device("meta"):
+        return parameters_of(GPTSanForCausalLM(GPTSanConfig(**to_dict(shape), **ids)))
+
+
+def sizes(settings: Any, shape: Any, length: int, autocast: bool) -> Sizes:
+    """Return the sizes of a run with these settings, a GptsanConfig, on examples of `length` tokens.
+
+    `shape` is a GPTSANShape. With `autocast`, the trained weights are in fp32, and so are the norms and the residual
+    stream on a GPU; frozen weights and matrix products are in the run's dtype.
     """
-    named, frozen = parameters(shape), settings.frozen(shape)
-    trained = {name: size for name, size in named.items() if name not in frozen}
-    profile = _Profile(settings, shape, length, trained, autocast)
+    frozen = settings.frozen(shape)
+    counted = tuple(each._replace(trained=each.name not in frozen) for each in parameters(shape))
+    blocks = [list[Parameter]() for _ in range(shape.num_layers)]
+    for each in counted:
+        if match := BLOCK.match(each.name):
+            blocks[int(match[1])].append(each)
+    trained = {each.name for each in counted if each.trained}
+    width, tokens = BYTES[settings.precision.dtype], settings.batch.micro_size * length
+
+    # Layers that trained embeddings or extra positions feed directly.
+    fed = {0} if trained.intersection(EMBEDDINGS) else set[int]()
+    if EXTRA_POSITIONS in trained:
+        fed.add(shape.num_switch_layers)
+    learning = [any(each.trained for each in block) for block in blocks]
+    starts = fed | {number for number, learns in enumerate(learning) if learns}
+    # The first layer that gradients reach.
+    first = min(starts, default=shape.num_layers)
+    if any(name.startswith(SPOUT) for name in trained):
+        first = 0
+    layers = tuple(
+        _layer(settings, shape, length, autocast, number, blocks[number]) for number in range(first, shape.num_layers)
+    )
+
+    # Inputs to swish, to a trained last projection and to a trained head.
+    ends = width * tokens * shape.d_model * (1 + (LAST in trained) + (EMBEDDINGS[0] in trained))
+    if settings.model.recompute == "full":
+        # Not recomputed: the mask, one byte per element, and three copies of the routers' probabilities in fp32.
+        ends += _mask(settings, length) + 12 * tokens * shape.num_experts * sum(learning[: shape.num_switch_layers])
     return Sizes(
-        trained=tuple((size, decays(name)) for name, size in trained.items()),
-        frozen=tuple(size for name, size in named.items() if name in frozen),
-        activations=profile.activations(),
-        logits=LOGIT_BYTES * profile.tokens * shape.vocab_size,
-        block=profile.block(),
-        flops_per_token=profile.flops_per_token(),
+        counted=counted,
+        layers=layers,
+        ends=ends,
+        logits=LOGIT_BYTES * tokens * shape.vocab_size,
+        flops_per_token=_flops_per_token(shape, length, counted, blocks, first, fed),
         length=length,
-        casts=profile.casts(),
+        all_casts=_casts(counted, width) if autocast else 0,
     )
 
 
-class _Profile:
-    """Activations and floating-point operations for one micro-batch, computed layer by layer."""
-
-    def __init__(self, settings: Any, shape: GPTSANShape, length: int, trained: dict[str, int], autocast: bool) -> None:
-        self.shape, self.length, self.trained, self.autocast = shape, length, trained, autocast
-        self.again = bool(settings.model.recompute == "full")
-        self.jitter = bool(settings.loss.router_jitter)
-        # The spout takes up a position, and only with it is there an attention mask [T, T+1].
-        self.mask: int = length * (length + 1) if settings.spout.mode != "none" else 0
-        self.tokens: int = settings.batch.micro_size * length
-        self.width: int = BYTES[settings.precision.dtype]
-        # Bytes in a [B, T, d_model] tensor: in matrix products, and in norms and the residual stream.
-        self.stream: int = self.width * self.tokens * shape.d_model
-        self.residual: int = 4 * self.tokens * shape.d_model if autocast else self.stream
-        self.learns = [self._has(f"model.blocks.{layer}.") for layer in range(shape.num_layers)]
-        # Layers that trained embeddings or extra positions feed directly.
-        self.fed = {0} if self._has(*EMBEDDINGS) else set()
-        if self._has(EXTRA_POSITIONS):
-            self.fed.add(shape.num_switch_layers)
-        starts = {layer for layer, learns in enumerate(self.learns) if learns} | self.fed
-        # First layer that gradients reach.
-        self.first = 0 if self._has("model.spout.") else min(starts, default=shape.num_layers)
-
-    def _has(self, *prefixes: str) -> bool:
-        return any(name.startswith(prefixes) for name in self.trained)
-
-    def kept(self, layer: int) -> int:
-        """Return the activations [bytes] that a layer stores for the backward pass, without recomputation."""
-        if layer < self.first:
-            return 0
-        learns = self.learns[layer]
-        # Always stored: q, k, v, the attention output and the norm input. Also stored in a trained layer: x, which
-        # autocast casts three times, for q, k and v.
-        inputs = learns * (3 if self.autocast else 1)
-        attention = (4 + inputs) * self.stream + self.residual + self._core()
-        if layer >= self.shape.num_switch_layers:
-            # Always stored: the inputs to swish and the norm. Also stored in a trained layer: the swish output and x.
-            wide = self.width * self.tokens * self.shape.d_ext
-            return attention + self.residual + learns * self.stream + (1 + learns) * wide
-        return attention + self._switch(learns)
-
-    def _core(self) -> int:
-        """Return the activations [bytes] of SDPA: the mask in the run's dtype, and an fp32 value per query and head."""
-        return 4 * self.tokens * self.shape.num_heads + self.width * self.mask
-
-    def _switch(self, learns: bool) -> int:
-        """Return the activations [bytes] that the feed-forward part of a switch layer stores."""
-        # The router computes in fp32: 4 bytes per value.
-        experts, full = self.shape.num_experts, 4 * self.tokens * self.shape.d_model
-        # The jitter noise, and the input to a trained router if it is a separate tensor.
-        router = full * self.jitter
-        if learns and (self.jitter or self.width < 4):
-            router += full
-        # Each token goes to one expert, so the hidden activations of all experts form one tensor [B·T, d_ff].
-        hidden = self.width * self.tokens * self.shape.d_ff
-        # Always stored: the expert output and the tanh output, the gated output and the norm input. Also stored in a
-        # trained layer: x, and x sorted by expert.
-        streams = (2 + 2 * learns) * self.stream + 2 * self.residual
+def _layer(
+    settings: Any, shape: Any, length: int, autocast: bool, number: int, parameters: Iterable[Parameter]
+) -> Layer:
+    """Return layer `number`, a switch layer or an extra layer, with its parameters."""
+    is_switch, learns = number < shape.num_switch_layers, any(each.trained for each in parameters)
+    width = BYTES[settings.precision.dtype]
+    tokens, stream_bytes = settings.batch.micro_size * length, 4 if autocast else width
+    router = 0
+    if is_switch:
+        # The router computes in fp32: the jitter noise, and its input if that is trained and a tensor of its own.
+        jitter = settings.loss.router_jitter > 0
+        inputs = jitter + (learns and (jitter or width < 4))
         # Per token: three copies of the probabilities, plus indices, gates and norm statistics.
-        small = 12 * experts + 20 + 6 * self.width
-        return streams + hidden + router + small * self.tokens
+        router = tokens * (4 * shape.d_model * inputs + 12 * shape.num_experts + 20 + 6 * width)
+    return Layer(
+        samples=settings.batch.micro_size,
+        length=length,
+        # The spout takes up a position.
+        keys=length + (settings.spout.mode != "none"),
+        width=shape.d_model,
+        heads=shape.num_heads,
+        ffn=shape.d_ff if is_switch else shape.d_ext,
+        experts=shape.num_experts if is_switch else 1,
+        matrix_bytes=width,
+        norm_bytes=stream_bytes,
+        stream_bytes=stream_bytes,
+        # A switch layer also keeps what its gates multiply.
+        norms=3 if is_switch else 2,
+        # queries and result; if trained, the input, which autocast casts three times: for queries, keys and values
+        attention=2 + learns * (3 if autocast else 1),
+        # Results of the experts and of tanh in a switch layer; if trained, the input, there also sorted by expert.
+        feed_forward=(2 + 2 * learns) if is_switch else int(learns),
+        # ReLU keeps its output, which is the input of a trained matrix, too; swish keeps its input.
+        wide=1 if is_switch else 1 + learns,
+        router=router,
+        mask=_mask(settings, length),
+        recompute=settings.model.recompute,
+        casts=_casts(parameters, width) if autocast and settings.model.recompute == "full" else 0,
+    )
 
-    def activations(self) -> int:
-        """Return the activations [bytes] that the forward pass stores, from the embedding to the input of the head.
 
-        With recomputation: the input to each layer that gradients reach, one mask, and the router probabilities.
-        """
-        # Inputs to swish, to a trained last projection and to a trained head.
-        ends = 1 + self._has("model.last_project.") + self._has(EMBEDDINGS[0])
-        if self.again:
-            router = 12 * self.tokens * self.shape.num_experts * sum(self.learns[: self.shape.num_switch_layers])
-            return (self.shape.num_layers - self.first) * self.residual + ends * self.stream + self.mask + router
-        return sum(map(self.kept, range(self.shape.num_layers))) + ends * self.stream
+def _mask(settings: Any, length: int) -> int:
+    """Return the elements of the attention mask [length, length + 1], which there is only with a spout."""
+    return length * (length + 1) if settings.spout.mode != "none" else 0
 
-    def block(self) -> int:
-        """Return the most memory [bytes] that a layer's backward pass needs besides the stored activations."""
-        shape, needs = self.shape, [0]
-        for layer in range(self.first, self.shape.num_layers):
-            # The backward pass handles one expert at a time.
-            wide = shape.d_ext if layer >= shape.num_switch_layers else shape.d_ff // shape.num_experts
-            kept = self.kept(layer) - self.residual + self._cast(f"model.blocks.{layer}.") if self.again else 0
-            needs.append(kept + max(2 * self.width * self.tokens * wide, 4 * self.residual, self._core()))
-        return max(needs)
 
-    def casts(self) -> int:
-        """Return the bytes of the casts of trained weights that autograd stores. Recomputed layers store none."""
-        return self._cast("") - (self._cast("model.blocks.") if self.again else 0)
+def _casts(parameters: Iterable[Parameter], width: int) -> int:
+    """Return the bytes of the casts of the trained matrices among some parameters."""
+    matrices = [each for each in parameters if each.trained and len(each.shape) == 2]
+    return width * sum(each.elements for each in matrices if not any(part in each.name for part in NOT_CAST))
 
-    def _cast(self, prefix: str) -> int:
-        """Return the bytes of the casts of the trained weights whose name begins with `prefix`.
 
-        Autocast casts all matrices but the routers', and the embedding for the head.
-        """
-        if not self.autocast:
-            return 0
-        left = ("norm.", "router.", "position_embeddings.")
-        names = [name for name in self.trained if name.startswith(prefix) and not any(part in name for part in left)]
-        return self.width * sum(self.trained[name] for name in names)
+def _flops_per_token(
+    shape: Any,
+    length: int,
+    counted: Iterable[Parameter],
+    blocks: Sequence[Iterable[Parameter]],
+    first: int,
+    fed: set[int],
+) -> float:
+    """Return the floating-point operations for training on one token.
 
-    def flops_per_token(self) -> float:
-        """Return the floating-point operations for training on one token.
-
-        A multiply-add counts as two operations; recomputation is not counted. A weight costs 2 in the forward pass, 2
-        more if gradients pass through it, and 2 more if it is trained. Attention over the whole sequence costs
-        4·d_model·length per layer in the forward pass, and twice as much in the backward pass of a layer that gradients
-        reach.
-        """
-        shape, h = self.shape, self.shape.d_model
-        work = 0.0
-        for layer in range(self.shape.num_layers):
-            switch = layer < shape.num_switch_layers
-            weights = 4 * h * h + 2 * h * (shape.d_ff if switch else shape.d_ext)
-            weights += switch * (h * h + shape.num_experts * h)
-            through = layer > self.first or (layer == self.first and layer in self.fed)
-            work += weights * 2.0 * (1 + through + self.learns[layer])
-            work += 4.0 * h * self.length * (3 if layer >= self.first else 1)
-        work += h * h * 2.0 * (2 + self._has("model.last_project."))
-        return work + h * shape.vocab_size * 2.0 * (2 + self._has(EMBEDDINGS[0]))
+    A multiply-add counts as two operations; recomputation is not counted. A weight costs 2 in the forward pass, 2 more
+    if gradients pass through it, and 2 more if it is trained. Attention over the whole sequence costs
+    4·d_model·length per layer in the forward pass, and twice as much in the backward pass of a layer that gradients
+    reach: those from `first` on. The input of a layer in `fed` is trained.
+    """
+    work = 0.0
+    for number, block in enumerate(blocks):
+        through = number > first or (number == first and number in fed)
+        for each in block:
+            if len(each.shape) == 2:
+                # A token goes to one of the experts.
+                elements = each.elements / shape.num_experts if ".experts." in each.name else each.elements
+                work += 2.0 * elements * (1 + through + each.trained)
+        work += 4.0 * shape.d_model * length * (3 if number >= first else 1)
+    for each in counted:
+        # The embedding is the output head.
+        if each.name in (LAST, EMBEDDINGS[0]):
+            work += 2.0 * each.elements * (2 + each.trained)
+    return work

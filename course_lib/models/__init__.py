@@ -1,1 +1,1 @@
-"""GPT-2 and GPT-NeoX: settings, Hugging Face models, frozen base models for prefixes, and training memory."""
+"""GPT-2 and GPT-NeoX: settings, Hugging Face models, and frozen base models for prefixes."""

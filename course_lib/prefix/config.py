@@ -1,6 +1,5 @@
 """Settings for `course prefix train`: the frozen model, the prefix and the texts. configs/README.md lists every key."""
 
-from collections.abc import Iterator
 from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,11 +12,11 @@ from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.models.config import ModelConfig as BaseShape
 from course_lib.models.families import BY_MODEL_TYPE
-from course_lib.models.memory import Sizes
-from course_lib.prefix.memory import frozen_sizes
+from course_lib.pretrain import memory
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 from course_lib.settings.config import STRICT, setting
+from course_lib.training.memory import Parameter, Sizes, parameters_of
 from course_lib.training.settings import RunConfig
 
 # Prefix format: the course's own safetensors file, rinna's torch file, or a peft folder (prefix tuning or cartridge).
@@ -63,13 +62,17 @@ class ModelConfig:
             raise CourseError(f"{path}: a {family} model cannot take a prefix; allowed: {', '.join(BY_MODEL_TYPE)}")
         return BY_MODEL_TYPE[family].from_hf(content, path)
 
-    def encoder_tensors(self, width: int) -> Iterator[tuple[int, bool]]:
-        """Yield (elements, whether weight decay applies) of each encoder parameter; `width`: values per position."""
-        mlp = self.method == "mlp"
-        yield self.length * (self.input_dim if mlp else width), True
-        if mlp:
-            yield from [(self.input_dim * self.hidden_dim, True), (self.hidden_dim, False)]
-            yield from [(self.hidden_dim * width, True), (width, False)]
+    def encoder_parameters(self, width: int) -> tuple[Parameter, ...]:
+        """Return the parameters of the encoder of a prefix with `width` values per position."""
+        import torch
+
+        from course_lib.prefix.encoder import PrefixEncoder
+
+        with torch.device("meta"):
+            encoder = PrefixEncoder(
+                self.length, width, self.input_dim, self.hidden_dim, reparameterize=self.method == "mlp"
+            )
+        return parameters_of(encoder)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -133,9 +136,9 @@ class PrefixConfig(RunConfig):
         micro_batch, dtype = self.batch.micro_size, self.precision.dtype
         shape = replace(model.base_shape(), recompute=model.recompute, attention="sdpa")
         if model.method == "full":
-            return shape.sizes(micro_batch, min(length, shape.max_position_embeddings), dtype, autocast)
-        encoder = tuple(model.encoder_tensors(2 * shape.num_layers * shape.hidden_size))
-        return frozen_sizes(shape, encoder, model.length, micro_batch, length, dtype, autocast)
+            return memory.sizes(shape, micro_batch, min(length, shape.max_position_embeddings), dtype, autocast)
+        encoder = model.encoder_parameters(2 * shape.num_layers * shape.hidden_size)
+        return memory.frozen_sizes(shape, encoder, model.length, micro_batch, length, dtype, autocast)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -9,8 +9,9 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
 from course_lib.models.config import ModelConfig
-from course_lib.models.memory import Sizes
+from course_lib.pretrain import memory
 from course_lib.settings.config import STRICT, setting
+from course_lib.training.memory import Sizes
 from course_lib.training.settings import RunConfig
 
 
@@ -75,7 +76,8 @@ class PretrainConfig(RunConfig):
 
     @override
     def sizes(self, autocast: bool = False) -> Sizes:
-        return self.model.sizes(self.batch.micro_size, self.data.seq_length, self.precision.dtype, autocast)
+        micro_batch, length = self.batch.micro_size, self.data.seq_length
+        return memory.sizes(self.model, micro_batch, length, self.precision.dtype, autocast)
 
 
 @dataclass(frozen=True, config=STRICT)

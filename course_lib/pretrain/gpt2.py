@@ -13,7 +13,7 @@ from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import UsageError
 from course_lib.files import MARK
 from course_lib.language.words import tr
-from course_lib.pretrain import data
+from course_lib.pretrain import data, memory
 from course_lib.pretrain.best_fit import NO_TOKEN, PackedDocuments, document_mask
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.training.lr_schedule import warmup_steps
@@ -118,7 +118,7 @@ class Gpt2(Run):
             test=data.dataset(settings, self.splits.test),
             tokens_per_sample=length,
             samples_per_epoch=per_epoch,
-            flops_per_token=settings.model.flops_per_token(length),
+            flops_per_token=memory.flops_per_token(settings.model, length),
             # Compiled code is for one shape.
             collate=partial(collate, longest=settings.data.seq_length + 1) if settings.engine.compile else collate,
         )

@@ -1,16 +1,26 @@
-"""Memory for a training run, computed before it starts and without torch. planner.py compares plans.
+"""What a training run needs on each of its GPUs, computed before it starts. planner.py compares plans.
 
-States (weights, gradients, optimizer) are exactly what PlainEngine and DeepSpeed 0.19 allocate, activations, casts and
-logits what PyTorch allocates (tests/training/test_planner.py). Buffers and allowance are upper estimates. Not included:
-torch.compile, temporary memory inside a kernel, evaluation.
+Parameters are counted in the model itself, which its kind of run builds on torch's meta device, where it takes no
+memory. Weights, gradients and optimizer states follow from them: they are exactly what PlainEngine and DeepSpeed 0.19
+allocate. ZeRO (Rajbhandari et al. 2019, arXiv:1910.02054) shards them.
+
+Activations follow from one formula for a transformer layer, `Layer`. With the numbers of a GPT-2 in 16 bits it is that
+of Korthikanti et al. (2022, arXiv:2205.05198): 34·s·b·h + 5·a·s²·b bytes, of which fused attention does not keep the
+second term. Each kind of run gives its numbers: `pretrain/memory.py` (also for a frozen model behind a prefix) and
+`gptsan/memory.py`. The memory planner's tests compare activations, casts and logits with what PyTorch allocates, and
+with an H200.
+
+Buffers and allowance are upper estimates. Not included: torch.compile, temporary memory inside a kernel, evaluation.
+This module does not import torch.
 """
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.language.words import mark, tr
-from course_lib.models.memory import Sizes
+from course_lib.training.parameter_groups import decays
 from course_lib.training.settings import RunConfig
 
 GB = 1_000_000_000
@@ -22,6 +32,156 @@ FP32 = 4
 CONTEXT = GB
 # memory that the caching allocator cannot use, as a fraction of everything else
 FRAGMENTATION = 0.05
+
+
+class Parameter(NamedTuple):
+    """A parameter of a model."""
+
+    name: str
+    shape: tuple[int, ...]
+    trained: bool = True
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+def parameters_of(model: Any) -> tuple[Parameter, ...]:
+    """Return the parameters of a torch module in its order, a tied one once. The module may be on the meta device."""
+    return tuple(Parameter(name, tuple(tensor.shape)) for name, tensor in model.named_parameters())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A transformer layer that gradients reach, with one micro-batch.
+
+    For its backward pass it keeps the input of each norm, of each trained matrix and of each activation function;
+    queries, keys, values and result of the attention; and a byte for each element that dropout may set to 0.
+    """
+
+    samples: int  # in a micro-batch
+    length: int  # of a sample [tokens]
+    keys: int  # for each query: the tokens of the sample, and what is before them, such as a prefix
+    width: int  # of the residual stream
+    heads: int
+    ffn: int  # width of the feed-forward part, or of one of its experts
+    experts: int = 1  # each token goes to one of them
+    # bytes of an element in matrix products, in the inputs of norms and in the residual stream
+    matrix_bytes: int
+    norm_bytes: int
+    stream_bytes: int
+    # number of kept tensors [tokens, width], and [tokens, ffn] for `wide`
+    norms: int  # inputs of norms
+    attention: int  # in the attention, besides keys and values
+    rotated: int = 0  # queries and keys with rotary positions
+    core: int = 0  # in softmax(QKᵀ)V
+    feed_forward: int  # in the feed-forward part
+    wide: int
+    mask: int = 0  # elements of the attention mask
+    # bytes kept for each query, key and head; 0: by a fused kernel, which keeps one fp32 value for each query and head
+    score_bytes: int = 0
+    router: int = 0  # bytes that a router keeps
+    dropout: bool = False
+    # what the backward pass recomputes (model.recompute), and the bytes of the weights that autocast casts again there
+    recompute: str = "none"
+    casts: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens in a micro-batch."""
+        return self.samples * self.length
+
+    @property
+    def stream(self) -> int:
+        """Number of elements in a tensor [tokens, width]."""
+        return self.tokens * self.width
+
+    def kept(self) -> int:
+        """Return the activations that the layer keeps for its backward pass [bytes]."""
+        norms, attention, core, feed_forward = self._parts()
+        stream = self.stream_bytes * self.stream
+        # What is recomputed keeps its input, which for the attention is the output of a norm.
+        by_recompute = {
+            "none": norms + attention + core + feed_forward,
+            "core_attn": norms + attention + feed_forward,
+            "full_attn": norms + stream + feed_forward,
+            "full": stream,
+        }
+        return by_recompute[self.recompute]
+
+    def backward(self) -> int:
+        """Return what the layer's backward pass needs besides what is kept [bytes].
+
+        These are the activations and casts that it recomputes, and the largest of: the gradients of the input and the
+        output of an activation function, for one expert at a time; four gradients of the residual stream; the
+        gradients in softmax(QKᵀ)V.
+        """
+        norms, attention, core, feed_forward = self._parts()
+        recomputed = norms + attention + core + feed_forward - self.kept() + self.casts
+        wide = 2 * self.matrix_bytes * self.tokens * (self.ffn // self.experts)
+        return recomputed + max(wide, 4 * self.stream_bytes * self.stream, core)
+
+    def _parts(self) -> tuple[int, int, int, int]:
+        """Return what is kept without recomputation [bytes]: by norms, attention, softmax(QKᵀ)V and feed-forward."""
+        dropout = self.stream if self.dropout else 0
+        norms = self.norms * self.norm_bytes * self.stream
+        keys_and_values = 2 * self.samples * self.keys * self.width
+        attention = self.matrix_bytes * (self.attention * self.stream + keys_and_values) + dropout
+        # Autocast rotates in the format of the residual stream; what softmax(QKᵀ)V reads is cast again.
+        rotated_bytes = self.stream_bytes if self.recompute == "core_attn" else self.matrix_bytes
+        attention += self.rotated * rotated_bytes * self.stream
+        rows = self.tokens * self.heads
+        scores = self.score_bytes * rows * self.keys if self.score_bytes else 4 * rows
+        core = scores + self.matrix_bytes * (self.mask + self.core * self.stream)
+        wide = self.wide * self.tokens * self.ffn
+        feed_forward = self.matrix_bytes * (self.feed_forward * self.stream + wide) + dropout + self.router
+        return norms, attention, core, feed_forward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What the memory of a run depends on in addition to the settings common to all kinds: its model and one sample."""
+
+    counted: tuple[Parameter, ...]  # the model's, in its order
+    layers: tuple[Layer, ...]  # those that gradients reach
+    ends: int  # activations kept outside the layers [bytes]
+    logits: int  # logits with the loss and its gradients [bytes]
+    flops_per_token: float  # floating-point operations to train on one token
+    length: int  # tokens per sample
+    all_casts: int = 0  # casts of trained fp32 weights to 16 bits [bytes]; 0 without autocast
+    # elements of each matrix that Muon updates instead of AdamW, by shape
+    matrices: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, trained and frozen."""
+        return sum(each.elements for each in self.counted)
+
+    @property
+    def trained(self) -> tuple[tuple[int, bool], ...]:
+        """Number of elements and whether weight decay applies, for each trained parameter."""
+        return tuple((each.elements, decays(each.name)) for each in self.counted if each.trained)
+
+    @property
+    def frozen(self) -> tuple[int, ...]:
+        """Number of elements of each parameter that is not trained."""
+        return tuple(each.elements for each in self.counted if not each.trained)
+
+    @property
+    def activations(self) -> int:
+        """What the forward pass of one micro-batch keeps [bytes]."""
+        return sum(layer.kept() for layer in self.layers) + self.ends
+
+    @property
+    def casts(self) -> int:
+        """Casts of weights that the backward pass still needs after the forward pass [bytes]."""
+        return self.all_casts - sum(layer.casts for layer in self.layers)
+
+    @property
+    def block(self) -> int:
+        """What the backward pass of one layer needs after the logits are freed [bytes]."""
+        return max((layer.backward() for layer in self.layers), default=0)
 
 
 @dataclass(frozen=True)

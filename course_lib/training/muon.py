@@ -9,6 +9,7 @@ they would scale the updates by the wrong side. Query, key and value are orthogo
 them in one matrix. The momentum is a sum of gradients, in the repository a mean: the iteration removes the factor.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -97,7 +98,7 @@ def muon_groups(model: nn.Module, wanted: OptimizerConfig) -> list[dict[str, Any
     """Return the groups of matrices of one shape for Muon, then those of AdamW with and without weight decay."""
     matrices = dict[tuple[torch.Size, int], list[nn.Parameter]]()
     for name, parameter in model.named_parameters():
-        if is_matrix(name, parameter):
+        if is_matrix(name, parameter.shape):
             # Query, key and value lie side by side in c_attn.
             parts = 3 if name.endswith("attn.c_attn.weight") else 1
             matrices.setdefault((parameter.shape, parts), []).append(parameter)
@@ -124,6 +125,6 @@ def muon_groups(model: nn.Module, wanted: OptimizerConfig) -> list[dict[str, Any
     return groups
 
 
-def is_matrix(name: str, parameter: Tensor) -> bool:
+def is_matrix(name: str, shape: Sequence[int]) -> bool:
     """Return whether a GPT-2's parameter is a matrix of a block, `transformer.h.N.….weight`."""
-    return ".h." in name and parameter.ndim == 2
+    return ".h." in name and len(shape) == 2

@@ -1,9 +1,6 @@
 """Optimizer groups with and without weight decay, the same for every trainer of the course."""
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from torch import nn
+from typing import Any
 
 
 def decays(name: str) -> bool:
@@ -15,8 +12,8 @@ def decays(name: str) -> bool:
     return not name.endswith("bias") and ".ln_" not in name and "norm." not in name
 
 
-def parameter_groups(model: "nn.Module", weight_decay: float) -> list[dict[str, Any]]:
-    """Return two optimizer groups of trained parameters: those with weight decay (see `decays`), and the rest."""
+def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
+    """Return two optimizer groups of a module's trained parameters: with weight decay (see `decays`), and the rest."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     return [
         {"params": [p for name, p in named if decays(name) == decayed], "weight_decay": weight_decay * decayed}

@@ -13,7 +13,6 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import UsageError
-from course_lib.models.memory import Sizes
 from course_lib.settings.config import STRICT, flat, setting, to_dict
 
 
@@ -328,8 +327,8 @@ class RunConfig:
         values = to_dict(self)
         return flat({section: {key: values[section][key] for key in keys} for section, keys in names.items()})
 
-    def sizes(self, autocast: bool = False) -> Sizes:
-        """Return the model sizes that the memory planner needs. Each kind of run must override this method.
+    def sizes(self, autocast: bool = False) -> Any:
+        """Return what the memory planner needs to know of the model, `Sizes` of memory.py. Each kind overrides this.
 
         With `autocast`, trained weights are in fp32 and cast for matrix products; otherwise all are in the run's dtype.
         """

@@ -181,7 +181,7 @@ def judge(settings: PretrainConfig, prepared: Path, folder: Path) -> None:
         changed.pop(key, None)
     facts |= {
         "settings": changed,
-        "parameters": settings.model.parameters(),
+        "parameters": settings.sizes().parameters,
         "steps": last["step"],
         "epochs": last["epoch"],
         "tokens_per_second": last["tokens_per_second"],

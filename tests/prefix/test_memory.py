@@ -90,8 +90,7 @@ def test_the_shape_of_a_base(tmp_path, family):
     base = bases.base(family)
     base.config.save_pretrained(tmp_path)
     given = build(PrefixConfig, {"model": {"base": str(tmp_path)}})
-    sizes = [p.numel() for p in base.parameters()]
-    assert list(given.sizes().frozen) == sizes and given.model.base_shape().parameters() == sum(sizes)
+    assert list(given.sizes().frozen) == [p.numel() for p in base.parameters()]
 
 
 def test_a_prefix_of_rinnas_model_of_3_6_billion_parameters():

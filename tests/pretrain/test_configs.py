@@ -30,7 +30,7 @@ def number(text: str) -> int:
 def test_comments_are_true(name):
     settings = load(PretrainConfig, name)
     stated = number(comment(name, "Parameters"))
-    assert settings.model.parameters() == stated
+    assert settings.sizes().parameters == stated
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(model_config(settings.model))
     assert sum(p.numel() for p in model.parameters()) == stated
