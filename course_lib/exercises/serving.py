@@ -19,7 +19,7 @@ def _check_convert(answer: Any) -> str | None:
     import torch
 
     from course_lib.serving.layout import FtConfig, weights
-    from course_lib.serving.weight_map import stored
+    from course_lib.serving.weight_map import to_ft
 
     for family, heads, size, ranks in (("gpt", 4, 2, 2), ("gptneox", 4, 2, 2), ("gptneox", 6, 3, 3), ("gpt", 6, 3, 3)):
         hidden = heads * size
@@ -27,7 +27,7 @@ def _check_convert(answer: Any) -> str | None:
         weight = torch.arange(3.0 * hidden * hidden).reshape(shape)
         config = FtConfig(family, "x", heads, size, 4 * hidden, 1, 9, 1, 2, "fp32", ranks)  # type: ignore[arg-type]
         spec = next(spec for spec in weights(config).values() if spec.qkv)
-        expected = torch.stack(stored(weight, spec, config).chunk(ranks, dim=2))
+        expected = torch.stack(to_ft(weight, spec, config).chunk(ranks, dim=2))
         call = tr("{family}, {heads} heads, {ranks} ranks", family=family, heads=heads, ranks=ranks)
         parts = [torch.as_tensor(part) for part in answer(weight.clone(), heads, ranks, family)]
         shapes, wanted = [list(part.shape) for part in parts], [hidden, 3, hidden // ranks]

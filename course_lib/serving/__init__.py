@@ -2,6 +2,11 @@
 
 The way of a request: `ask` and `Client.infer` (client.py) send it. In the process that has the model, `execute`
 (triton_model.py) or, without Triton, `do_POST` (server.py) reads and checks it (request.py) and calls
-`Scheduler.submit` (scheduler.py). The scheduler's thread calls `TextBatch.step` for each token, and that calls `draw`
-(engine.py). Which model and which tensors Triton serves, it reads from the folder that repository.py writes.
+`Scheduler.submit` (scheduler.py). The scheduler's thread calls `TextBatch.join` for a text's first token and
+`TextBatch.step` for each further one; both call `adjust`, which changes the logits, and `draw` (engine.py). Which model
+and which tensors Triton serves, it reads from the folder that repository.py writes.
+
+The other modules: layout.py is the table of FasterTransformer's files, which export.py and ft_source.py write, check.py
+checks, reader.py and ft_settings.py read, and ft_import.py turns back; ct2.py, ct2_generate.py and gguf_export.py are
+for CTranslate2 and GGUF; demo.py and chat.py are pages in the browser that use no server of these.
 """

@@ -21,7 +21,7 @@ from transformers.cache_utils import DynamicLayer
 from course_lib.generation.prefix_cache import Shape, left_padded, past, positions
 from course_lib.serving.request import Answer, TextRequest, Word, require_valid
 
-ROWS = 64  # maximum number of texts in one forward pass
+MAX_TEXTS = 64  # maximum number of texts in one forward pass
 COLUMNS = 64  # the key/value cache grows by at least this many columns [tokens]
 
 
@@ -128,7 +128,7 @@ class TextBatch:
     @property
     def free(self) -> int:
         """How many further texts can join."""
-        return ROWS - len(self.running)
+        return MAX_TEXTS - len(self.running)
 
     @torch.inference_mode()
     def join(self, texts: Sequence[Generation]) -> list[Generation]:
@@ -171,6 +171,7 @@ def adjust(logits: Tensor, texts: Sequence[Generation]) -> Tensor:
     scores = logits.float()
     for scored, text in zip(scores, texts, strict=True):
         for word in text.row.bad_words:
+            # Every text ends with the empty beginning of a word of one token.
             if text.ends_in(word[:-1]):
                 scored[word[-1]] = -torch.inf
         if text.row.repetition_penalty != 1:

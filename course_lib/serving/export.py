@@ -158,7 +158,7 @@ def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor
                 bar.update(part.nbytes)
 
         for name, weight in _weights(model, origin, specs):
-            values = weight_map.stored(weight, specs[name], config)
+            values = weight_map.to_ft(weight, specs[name], config)
             if name.endswith(SUMMED):
                 full = weight_map.full(name, config.family)
                 values = weight_files.converted(model, full, values, dtype) / origin.biases_divided_by

@@ -67,8 +67,13 @@ def opened(folder: Path, given: Given | None = None) -> FtFolder:
     if given.biases_divided_by not in (None, *allowed):
         choices = " or ".join(map(str, sorted(allowed)))
         raise UsageError(f"--biases-divided-by {given.biases_divided_by}: allowed: {choices}")
-    # With parallel residual, every rank adds the biases, so converters divide them
-    known = ranks if config.parallel_residual else None if len(allowed) > 1 else 1
+    if config.parallel_residual:
+        # Every rank adds the biases, so converters divide them.
+        known = ranks
+    elif len(allowed) == 1:
+        known = 1
+    else:
+        known = None
     return FtFolder(path, config, notes, conversion, settings, given.biases_divided_by or recorded or known)
 
 

@@ -17,7 +17,7 @@ from course_lib.language.words import tr
 
 Family = Literal["gptneox", "gpt"]  # the section in config.ini
 CONFIG, CONVERSION, TOKENIZER = "config.ini", "conversion.json", "tokenizer"
-FOLDER = re.compile(r"([1-9]\d*)-gpu")
+N_GPU = re.compile(r"([1-9]\d*)-gpu")
 LAYERS = "model.layers."
 # The biases of row-parallel matrix products, which the engine adds once or on every rank, and the file with their sum
 SUMMED = ("attention.dense.bias", "mlp.dense_4h_to_h.bias")
@@ -196,10 +196,10 @@ def shown(text: str) -> str:
 def require_whole(folder: Path, config: FtConfig) -> None:
     """Raise CourseError if a file that config.ini requires is missing or has the wrong size."""
     for spec in tensors(config):
-        stored(folder, spec, config)
+        checked_files(folder, spec, config)
 
 
-def stored(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Path]:
+def checked_files(folder: Path, spec: TensorSpec, config: FtConfig) -> list[Path]:
     """Return the files of a tensor. Raises CourseError if one is missing or has the wrong size."""
     paths = [folder / native(name) for name in spec.files(config.ranks)]
     for path in paths:
@@ -217,8 +217,8 @@ def find(path: Path) -> tuple[Path, int]:
     """Return the weights folder DIR/N-gpu and its number of ranks N; `path` is DIR/N-gpu or DIR."""
     if not path.is_dir():
         raise CourseError(tr("{path}: no such folder", path=path))
-    inside = (folder for folder in sorted(path.iterdir()) if folder.is_dir() and FOLDER.fullmatch(folder.name))
-    folders = [path] if FOLDER.fullmatch(path.resolve().name) else list(inside)
+    inside = (folder for folder in sorted(path.iterdir()) if folder.is_dir() and N_GPU.fullmatch(folder.name))
+    folders = [path] if N_GPU.fullmatch(path.resolve().name) else list(inside)
     if len(folders) != 1:
         names = ", ".join(folder.name for folder in folders) or tr("none")
         raise CourseError(

@@ -60,7 +60,7 @@ def weights(found: FtFolder) -> Iterator[tuple[str, Tensor]]:
     """
     folder, config, divisor = found.path, found.config, found.divisor or 1
     for name, spec in layout.weights(config).items():
-        tensor = weight_map.restored(read(folder, spec, config), spec, config)
+        tensor = weight_map.from_ft(read(folder, spec, config), spec, config)
         yield name, tensor * divisor if divisor > 1 and name.endswith(SUMMED) else tensor
     for name in wrong_sums(folder, config):
         raise CourseError(f"{folder / name}: is not the sum of {' and '.join(SUMMED)}; the engine reads the sum")
@@ -88,7 +88,7 @@ def numbers(path: Path, dtype: NumberFormat) -> Tensor:
 def read(folder: Path, spec: TensorSpec, config: FtConfig) -> Tensor:
     """Return a tensor as stored, its parts joined. Raises CourseError if a file is missing or has the wrong size."""
     shape = spec.part(config.ranks)
-    parts = [numbers(path, config.dtype).view(shape) for path in layout.stored(folder, spec, config)]
+    parts = [numbers(path, config.dtype).view(shape) for path in layout.checked_files(folder, spec, config)]
     return torch.cat(parts, spec.axis or 0)
 
 

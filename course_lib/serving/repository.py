@@ -18,7 +18,7 @@ from course_lib.serving.request import INPUTS, MODEL, OUTPUTS, TritonTensor
 Backend = Literal["python", "fastertransformer"]
 MAX_BATCH = 1024
 QUEUE = 1024  # requests that may wait
-FOLDER = "model_checkpoint_path"  # the parameter that contains the path to the weights
+WEIGHTS_KEY = "model_checkpoint_path"  # the parameter that contains the path to the weights
 # Repositories of earlier versions import the class by this name, too.
 MODEL_PY = '''"""Loaded by Triton's Python backend; the model is the course's."""
 
@@ -57,7 +57,7 @@ def write(
 
 def pbtxt(config: FtConfig, backend: Backend, weights: str, instances: int = 1, queue: int = QUEUE) -> str:
     """Return the content of config.pbtxt."""
-    ours, parameters = backend == "python", {FOLDER: weights}
+    ours, parameters = backend == "python", {WEIGHTS_KEY: weights}
     parts = [f'name: "{MODEL}"', f'backend: "{backend}"', f"max_batch_size: {MAX_BATCH}"]
     parts += [f'default_model_filename: "{"model.py" if ours else "weights"}"']
     parts += ["model_transaction_policy { decoupled: false }"]

@@ -205,7 +205,8 @@ def _require_lengths(ids: list[list[int]], lengths: list[int]) -> None:
     One column may be padding: it stands for no input, which a tensor cannot hold.
     """
     width, longest = len(ids[0]), max(lengths)
-    if longest > width or (longest < width and (longest or width > 1)):
+    is_no_input = longest == 0 and width == 1
+    if longest != width and not is_no_input:
         raise UsageError(
             tr(
                 "input_lengths: {longest} is not allowed; the longest row of input_ids has {width} ids",

@@ -18,7 +18,7 @@ from course_lib.language.words import tr
 from course_lib.serving.engine import Engine, Generation, TextBatch
 from course_lib.serving.request import Answer, TextRequest
 
-CHECK = 0.1  # seconds between two looks for cancelled requests
+CANCEL_POLL = 0.1  # seconds between two looks for cancelled requests
 
 
 @dataclass(eq=False)
@@ -59,7 +59,7 @@ class Scheduler:
         self.thread.start()
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Queue valid requests, and return when none of their rows waits, so that the caller keeps further ones.
+        """Queue valid requests, and return when no row waits, so that further requests stay in the queue of the caller.
 
         Raises CourseError if the thread has ended.
         """
@@ -102,7 +102,7 @@ class Scheduler:
                         self._end(request, partial(self.engine.run, request.rows, request.log_probs))
                 for request in [one for one in self.requests if one.finished]:
                     self._end(request, request.answers)
-                if time.monotonic() > checked + CHECK:
+                if time.monotonic() > checked + CANCEL_POLL:
                     for request in [one for one in self.requests if one.cancelled()]:
                         batch.leave(set(request.generations))
                         self._end(request, request.answers)

@@ -21,7 +21,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.serving import reader
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import native, shown
-from course_lib.serving.repository import FOLDER
+from course_lib.serving.repository import WEIGHTS_KEY
 from course_lib.serving.request import INPUTS, Answer, outputs, rows_of, wants_log_probs
 from course_lib.serving.scheduler import Request, Scheduler
 
@@ -31,7 +31,7 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the folder named in the model's configuration, and start the thread that answers requests."""
-        folder = json.loads(args["model_config"])["parameters"][FOLDER]["string_value"]
+        folder = json.loads(args["model_config"])["parameters"][WEIGHTS_KEY]["string_value"]
         try:
             self.engine = Engine(reader.load(Path(native(folder)), device=device()))
         except CourseError as error:

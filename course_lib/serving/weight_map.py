@@ -30,14 +30,14 @@ def full(name: str, family: Family) -> str:
     return HEADS[family] if name == "lm_head.weight" else BASES[family] + name
 
 
-def stored(weight: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
+def to_ft(weight: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
     """Return a Hugging Face weight in the layout of FasterTransformer, before it is split between ranks."""
     if config.family == "gptneox" and spec.in_layer:
         weight = (_swapped(weight, config.heads, 3) if spec.qkv else weight).t()
     return weight.reshape(spec.shape)
 
 
-def restored(whole: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
+def from_ft(whole: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
     """Return the Hugging Face weight from its stored form; the inverse of `stored`."""
     weight = whole.flatten(-2) if spec.qkv else whole
     if config.family == "gptneox" and spec.in_layer:

@@ -53,7 +53,7 @@ def test_rows_that_join_at_any_time_get_the_texts_they_get_alone(
     family: Family, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, asked = engine(family), MIXED + rows(25, seed=places)
-    monkeypatch.setattr(engine_module, "ROWS", places)
+    monkeypatch.setattr(engine_module, "MAX_TEXTS", places)
     for seed, generation in enumerate(driven(ours, asked, seed=1)):
         alone, together = ours.run([asked[seed]], log_probs=True)[0], generation
         assert together.ids == alone.ids
@@ -74,7 +74,7 @@ def test_a_row_that_is_dropped_leaves_the_others_as_they_are() -> None:
 
 
 def test_a_waiting_row_takes_the_place_of_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "ROWS", 2)
+    monkeypatch.setattr(engine_module, "MAX_TEXTS", 2)
     sizes: list[int] = []
     step = TextBatch.step
 

@@ -107,8 +107,8 @@ def test_parts_and_their_inverse(family: layout.Family, ranks: int, heads: int, 
     )
     for name, spec in layout.weights(config).items():
         weight = torch.randn(weight_map.shape(spec, config))
-        whole = weight_map.stored(weight, spec, config)
-        assert whole.shape == spec.shape and torch.equal(weight_map.restored(whole, spec, config), weight), name
+        whole = weight_map.to_ft(weight, spec, config)
+        assert whole.shape == spec.shape and torch.equal(weight_map.from_ft(whole, spec, config), weight), name
         parts = [whole] if spec.axis is None else whole.chunk(ranks, spec.axis)
         assert all(part.shape == spec.part(ranks) for part in parts), name
     values = torch.randn(length, 2 * config.hidden)

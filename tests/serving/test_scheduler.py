@@ -38,7 +38,7 @@ def ids(answers: list[Answer]) -> list[list[int]]:
 
 
 def test_requests_of_many_threads_get_each_its_own_answers(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "ROWS", 8)
+    monkeypatch.setattr(engine_module, "MAX_TEXTS", 8)
     every = rows(60, seed=9)
     groups = [every[start : start + 3] for start in range(0, 60, 3)]
 
@@ -56,7 +56,7 @@ def test_requests_of_many_threads_get_each_its_own_answers(ours: Scheduler, monk
 def test_submit_returns_when_the_rows_have_joined_and_not_before(
     ours: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "ROWS", 2)
+    monkeypatch.setattr(engine_module, "MAX_TEXTS", 2)
     forward, go = ours.engine.model.forward, threading.Semaphore(0)
     monkeypatch.setattr(ours.engine.model, "forward", lambda *given, **named: go.acquire() and forward(*given, **named))
     first, one = asked(LONG, LONG)
