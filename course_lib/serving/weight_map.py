@@ -47,7 +47,7 @@ def from_ft(whole: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
 
 def shape(spec: TensorSpec, config: FtConfig) -> tuple[int, ...]:
     """Return the shape of the weight in the Hugging Face model."""
-    return tuple(restored(torch.empty(spec.shape, device="meta"), spec, config).shape)
+    return tuple(from_ft(torch.empty(spec.shape, device="meta"), spec, config).shape)
 
 
 def _swapped(rows: Tensor, first: int, second: int) -> Tensor:
