@@ -8,7 +8,8 @@ assume that no expert overflows and that every position has a target.
 from typing import Any
 
 from course_lib.checkpoints.number_formats import BYTES
-from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, GPTSANShape
+from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS
+from course_lib.gptsan.shape import GPTSanShape as GPTSANShape
 from course_lib.gptsan.tf_names import parameters
 from course_lib.models.memory import Sizes
 from course_lib.training.parameter_groups import decays
