@@ -63,7 +63,8 @@ class GPTSanConfig(PreTrainedConfig, _ShapeFields):  # type: ignore[misc]
     @property
     def num_layers(self) -> int:
         """Total number of switch layers and extra layers."""
-        return self.num_switch_layers + self.num_ext_layers
+        layers: int = self.num_switch_layers + self.num_ext_layers
+        return layers
 
     def __post_init__(self, **others: Any) -> None:
         # The published config.json contains num_layers, which is a property here.
