@@ -13,7 +13,7 @@ from course_lib.corpus.config import Sources
 from course_lib.corpus.products import own_files
 from course_lib.files import OPENERS
 from course_lib.gptsan import products as gptsan
-from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
+from course_lib.gptsan.config import RecipeConfig as GPTSanRecipe
 from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.prefix import products as prefix
@@ -91,8 +91,8 @@ def stages() -> list[Stage]:
     return found + [_training(*run, tokens=text / TOKEN) for run in _runs()]
 
 
-def _recipes() -> tuple[GptsanRecipe, PrefixRecipe]:
-    return config.section("gptsan.recipe", GptsanRecipe), config.section("prefix.recipe", PrefixRecipe)
+def _recipes() -> tuple[GPTSanRecipe, PrefixRecipe]:
+    return config.section("gptsan.recipe", GPTSanRecipe), config.section("prefix.recipe", PrefixRecipe)
 
 
 def _runs() -> Iterator[tuple[int, str, Any, int]]:

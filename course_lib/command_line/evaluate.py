@@ -134,12 +134,12 @@ def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None
 
     family = read_json(folder / model_folder.CONFIG).get("model_type")
     if family == MODEL_TYPE:
-        from course_lib.gptsan.generate import GPTSANGenerator
-        from course_lib.gptsan.score import GptsanScorer
+        from course_lib.gptsan.generate import GPTSanGenerator
+        from course_lib.gptsan.score import GPTSanScorer
 
         if prefix:
             raise UsageError(f"--prefix: not allowed with {folder}, a GPTSAN model; allowed: GPT-2 and GPT-NeoX")
-        return GptsanScorer(GPTSANGenerator.open(folder), "none" if spout is None else spout)
+        return GPTSanScorer(GPTSanGenerator.open(folder), "none" if spout is None else spout)
     if spout is not None:
         raise UsageError(f"--spout: not allowed with {folder}, a {family} model; allowed: GPTSAN")
     if family not in BY_MODEL_TYPE:

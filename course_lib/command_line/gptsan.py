@@ -9,8 +9,7 @@ from course_lib.command_line.from_options import FromOptions
 from course_lib.command_line.models import Continued
 from course_lib.command_line.options import CORES, Note, Output, Workers, path
 from course_lib.command_line.output import Shown, text
-from course_lib.gptsan.config import EncodeConfig, VocabularyConfig
-from course_lib.gptsan.generation_config import GenerateConfig
+from course_lib.gptsan.config import EncodeConfig, GenerateConfig, VocabularyConfig
 
 
 def vocabulary(
@@ -99,7 +98,7 @@ def generate(
     settings: Annotated[GenerateConfig, FromOptions()],
 ) -> list[Continued]:
     """Continue texts with a GPTSAN, steered by its spout."""
-    from course_lib.gptsan.generate import GPTSANGenerator
+    from course_lib.gptsan.generate import GPTSanGenerator
 
-    generator = GPTSANGenerator.open(model)
+    generator = GPTSanGenerator.open(model)
     return [Continued(prompt, generator.continue_text(prompt, settings, prefix_text)) for prompt in prompts or [""]]

@@ -11,7 +11,7 @@ from course_lib.command_line import train
 from course_lib.command_line.options import Config, MayHold, Output, Overrides, path
 from course_lib.command_line.output import Shown
 from course_lib.errors import UsageError
-from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.config import GPTSanRunConfig
 from course_lib.prefix.config import PrefixConfig
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config as configuration
@@ -37,9 +37,9 @@ def _gpt2() -> "type[Run]":
 
 
 def _gptsan() -> "type[Run]":
-    from course_lib.gptsan.run import Gptsan
+    from course_lib.gptsan.run import GPTSanRun
 
-    return Gptsan
+    return GPTSanRun
 
 
 def _prefix() -> "type[Run]":
@@ -52,7 +52,7 @@ def _prefix() -> "type[Run]":
 # the file.
 KINDS = {
     "pretrain": Kind(PretrainConfig, _gpt2),
-    "gptsan": Kind(GptsanConfig, _gptsan),
+    "gptsan": Kind(GPTSanRunConfig, _gptsan),
     "prefix": Kind(PrefixConfig, _prefix),
 }
 
@@ -130,7 +130,7 @@ def planned(config: Path | None, overrides: Sequence[str] | None) -> RunConfig:
     if config is None or profiles.named(config):
         return configuration.load(PretrainConfig, train.pretrain_file(config), overrides or ())
     settings = load(config, overrides)
-    if isinstance(settings, GptsanConfig) and not train.has_shape(config):
+    if isinstance(settings, GPTSanRunConfig) and not train.has_shape(config):
         from course_lib.gptsan import products
 
         return products.planned(settings)

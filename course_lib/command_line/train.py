@@ -12,8 +12,8 @@ from course_lib.command_line.from_options import Lists
 from course_lib.command_line.options import Config, Note, Overrides
 from course_lib.command_line.options import output as output_option
 from course_lib.errors import UsageError, notify
-from course_lib.gptsan.config import GptsanConfig
-from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
+from course_lib.gptsan.config import GPTSanRunConfig
+from course_lib.gptsan.config import RecipeConfig as GPTSanRecipe
 from course_lib.language.words import tr
 from course_lib.prefix.config import FILE, PrefixConfig
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
@@ -59,7 +59,7 @@ def pretrain(
 
 def gptsan_train(
     target: RunFolder = None,
-    config: Annotated[Config, Lists(GptsanConfig)] = None,
+    config: Annotated[Config, Lists(GPTSanRunConfig)] = None,
     overrides: Overrides = None,
     *,
     resume: Resume = False,
@@ -71,13 +71,13 @@ def gptsan_train(
     Inputs that they leave unset are the products of the profile.
     """
     file = gptsan_file(config)
-    settings = configuration.load(GptsanConfig, file, overrides or ())
+    settings = configuration.load(GPTSanRunConfig, file, overrides or ())
     if print_sbatch:
         return sbatch.script(settings.launch, ["gptsan", "train"], file, overrides, target).rstrip("\n")
     settings = in_folder(_complete_gptsan(settings, file), target)
-    from course_lib.gptsan.run import Gptsan
+    from course_lib.gptsan.run import GPTSanRun
 
-    return train_and_export(Gptsan(settings), resume, MODEL)
+    return train_and_export(GPTSanRun(settings), resume, MODEL)
 
 
 def prefix_train(
@@ -110,7 +110,7 @@ def pretrain_file(config: Path | None) -> Path:
 
 def gptsan_file(config: Path | None) -> Path:
     """Return the settings file that -c names, or that of the run that trains the profile's extra stage."""
-    return _file(config, lambda profile: configuration.section("gptsan.recipe", GptsanRecipe, of=profile).extra)
+    return _file(config, lambda profile: configuration.section("gptsan.recipe", GPTSanRecipe, of=profile).extra)
 
 
 def prefix_file(config: Path | None) -> Path:
@@ -157,7 +157,7 @@ def complete_pretrain(settings: PretrainConfig) -> PretrainConfig:
     return with_products(settings, TOKENS.path(), tokenizer().path())
 
 
-def _complete_gptsan(settings: GptsanConfig, file: Path) -> GptsanConfig:
+def _complete_gptsan(settings: GPTSanRunConfig, file: Path) -> GPTSanRunConfig:
     """Return the settings, using the profile's products if the checkpoint or the examples are unset.
 
     A run whose settings file has a `model.shape`, but no checkpoint and no frozen parameters, trains a new model on the
@@ -170,7 +170,7 @@ def _complete_gptsan(settings: GptsanConfig, file: Path) -> GptsanConfig:
         if settings.data.input is None:
             settings = products.with_data(settings, products.CORPUS.path(), products.VOCABULARY.path())
         return settings
-    if fresh and file.name != configuration.section("gptsan.recipe", GptsanRecipe).extra:
+    if fresh and file.name != configuration.section("gptsan.recipe", GPTSanRecipe).extra:
         raise UsageError(
             f"model.checkpoint: not set; the shape in {file} is for the memory planner only; "
             "give a folder written by `course gptsan add-extra-stage`"

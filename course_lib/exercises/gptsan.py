@@ -13,7 +13,7 @@ from course_lib.exercises.answers import compare
 from course_lib.language.words import mark, tr
 
 if TYPE_CHECKING:
-    from course_lib.gptsan.generate import GPTSANGenerator
+    from course_lib.gptsan.generate import GPTSanGenerator
     from course_lib.gptsan.model import GPTSanForCausalLM
 
 # Tokens, experts and capacity factor; in the last case all tokens choose one expert.
@@ -74,8 +74,8 @@ def _check_switch(switch: Any) -> str | None:
     """Compare with the library's switch layer, whose experts overflow."""
     import torch
 
-    from course_lib.gptsan.configuration import GPTSanConfig
     from course_lib.gptsan.experts import FeedForward, within_capacity
+    from course_lib.gptsan.hf_config import GPTSanConfig
 
     torch.manual_seed(0)
     layer: Any = FeedForward(GPTSanConfig(d_model=16, d_ff=32, num_experts=3), extra=False).train()
@@ -108,7 +108,7 @@ def _small() -> "GPTSanForCausalLM":
     """Return a model with random weights and a lively spout."""
     import torch
 
-    from course_lib.gptsan.configuration import GPTSanConfig
+    from course_lib.gptsan.hf_config import GPTSanConfig
     from course_lib.gptsan.model import GPTSanForCausalLM
 
     torch.manual_seed(0)
@@ -190,14 +190,14 @@ def _check_batch_loss(batch_loss: Any) -> str | None:
     return compare(result, expected + own.aux_loss, mistakes, PEER)
 
 
-def obedience(writer: "GPTSANGenerator", number: int = TEXTS) -> float:
+def obedience(writer: "GPTSanGenerator", number: int = TEXTS) -> float:
     """Return the share of sampled texts of the class told; without the world, of held-out texts cheapest with it."""
     import torch
 
     from course_lib.corpus.products import has_world
     from course_lib.gptsan import products
+    from course_lib.gptsan.config import GenerateConfig
     from course_lib.gptsan.examples import Examples
-    from course_lib.gptsan.generation_config import GenerateConfig
     from course_lib.gptsan.measure import token_losses
     from course_lib.world.check import check
 
@@ -223,7 +223,7 @@ def obedience(writer: "GPTSANGenerator", number: int = TEXTS) -> float:
 @cache
 def _base() -> dict[str, Any]:
     from course_lib.gptsan import products
-    from course_lib.gptsan.configuration import read_weights
+    from course_lib.gptsan.hf_config import read_weights
 
     return read_weights(products.BASE.path() / products.MODEL)
 
@@ -251,7 +251,7 @@ def _check_alone(answer: Any) -> str | None:
     return None
 
 
-def _read(writer: "GPTSANGenerator", texts: list[str]) -> Any:
+def _read(writer: "GPTSanGenerator", texts: list[str]) -> Any:
     """Return the losses [classes + 1, texts] of texts, with each class in the spout vector, the learner's last."""
     import torch
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.experts import Linear
+from course_lib.gptsan.hf_config import GPTSanConfig
 
 
 def prefix_lm_mask(

@@ -1,4 +1,4 @@
-"""Settings for `course gptsan train`, `encode` and `vocabulary`, and the profile's settings for this chapter.
+"""Settings for `course gptsan train`, `encode`, `vocabulary` and `generate`, and the profile's for this chapter.
 
 configs/README.md lists every key, including those in the sections shared with chapter 4.
 """
@@ -13,10 +13,13 @@ from typing_extensions import override
 
 from course_lib.gptsan import memory
 from course_lib.gptsan.freeze import BASE, frozen_names
-from course_lib.gptsan.shape import GPTSANShape, read_shape
+from course_lib.gptsan.shape import GPTSanShape, read_shape
 from course_lib.settings.config import STRICT, setting
 from course_lib.training.memory import Sizes
 from course_lib.training.settings import RunConfig
+
+# Inputs to the spout in generation, other than a class.
+SPOUTS = ("none", "uniform", "zeros")
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -26,7 +29,7 @@ class ModelConfig:
     # The planner names it.
     attention: ClassVar[str] = "sdpa"
     checkpoint: Path | None = setting(None, "folder of the GPTSAN to train; unset: a new GPTSAN of model.shape")
-    shape: GPTSANShape = field(default_factory=GPTSANShape)
+    shape: GPTSanShape = field(default_factory=GPTSanShape)
     ignore: Literal["base"] | Path | None = setting(
         None,
         "parameters that stay frozen: a JSON list of names (ignore-params.json of add-extra-stage), or `base`: "
@@ -74,7 +77,7 @@ class LossConfig:
 
 
 @dataclass(frozen=True, config=STRICT)
-class GptsanConfig(RunConfig):
+class GPTSanRunConfig(RunConfig):
     """Settings for a complete training run."""
 
     kind: Literal["gptsan"] = setting("gptsan", "kind of run that the file describes: that of `course gptsan train`")
@@ -84,7 +87,7 @@ class GptsanConfig(RunConfig):
     loss: LossConfig = field(default_factory=LossConfig)
 
     @model_validator(mode="after")
-    def _together(self) -> "GptsanConfig":
+    def _together(self) -> "GPTSanRunConfig":
         if self.model.ignore and not self.model.checkpoint and self.model.ignore != BASE:
             raise ValueError(
                 f"model.ignore: {self.model.ignore} is not allowed without model.checkpoint: "
@@ -119,8 +122,8 @@ class GptsanConfig(RunConfig):
             length = Examples(self.data.input).report["num_context"]
         return memory.sizes(self, shape, length or shape.max_position_embeddings, autocast)
 
-    def frozen(self, shape: Any) -> set[str]:
-        """Return the names of the frozen parameters in a model of this shape (GPTSANShape or GPTSanConfig)."""
+    def frozen(self, shape: GPTSanShape) -> set[str]:
+        """Return the names of the frozen parameters in a model of this shape."""
         return frozen_names(self.model.ignore, self.spout.mode, shape)
 
 
@@ -144,6 +147,40 @@ class VocabularyConfig:
         ge=0,
         le=1,
     )
+
+
+@dataclass(frozen=True, config=STRICT)
+class GenerateConfig:
+    """Settings for `course gptsan generate`. The defaults match run_generate.py in tanreinama/GPTSAN."""
+
+    spout: int | str = setting(
+        "none",
+        "none, uniform (noise from [0, 1) for each text), zeros, or a class number from 0; the model must have been "
+        "trained with the same kind of spout input",
+    )
+    seed: int | None = setting(0, "seed of the random generator; unset: different texts in each call", ge=0, lt=1 << 32)
+    num_generate: int = setting(1, "number of texts, sampled independently", ge=1, le=1024)
+    max_new_tokens: int = setting(
+        300, "maximum length of the continuation [tokens]; also limited by the model's positions", ge=1
+    )
+    top_k: int = setting(120, "sample from this number of most probable tokens; 0 = all", ge=0)
+    temperature: float = setting(
+        1.0, "the logits are divided by it; below 1: probable tokens become more probable", ge=0.01, le=1e6
+    )
+    greedy: bool = setting(False, "always choose the most probable token, without sampling")
+
+    @model_validator(mode="after")
+    def _together(self) -> "GenerateConfig":
+        if self.spout not in SPOUTS and not str(self.spout).isdecimal():
+            raise ValueError(
+                f"spout: {self.spout!r} is not allowed; allowed: none, uniform, zeros, or a class number from 0"
+            )
+        if self.greedy and self.num_generate > 1 and self.spout != "uniform":
+            raise ValueError(
+                f"num_generate: {self.num_generate} is not allowed with greedy: all texts would be the same; "
+                "allowed: 1, or spout uniform"
+            )
+        return self
 
 
 @dataclass(frozen=True, config=STRICT)

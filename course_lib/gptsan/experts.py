@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.hf_config import GPTSanConfig
 
 
 class Linear(nn.Linear):

@@ -20,7 +20,7 @@ from course_lib.checkpoints import weight_files
 from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
-from course_lib.gptsan.configuration import GPTSanConfig, read_config, read_weights
+from course_lib.gptsan.hf_config import GPTSanConfig, read_config, read_weights
 from course_lib.gptsan.shape import LAYERS, SPOUT_OUT
 from course_lib.gptsan.swe import FILES
 from course_lib.gptsan.tf_names import differences, hf_shapes, parameters
@@ -49,11 +49,11 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
     if not 1 <= layers <= LAYERS - config.num_ext_layers:
         raise UsageError(f"--layers: {layers} is not allowed: 1 to {LAYERS - config.num_ext_layers}")
     held = read_weights(source)
-    if wrong := differences({name: tuple(weight.shape) for name, weight in held.items()}, hf_shapes(config)):
+    if wrong := differences({name: tuple(weight.shape) for name, weight in held.items()}, hf_shapes(config.shape)):
         raise CourseError(f"{source}: weights and config.json do not match: {wrong}")
     config.num_ext_layers += layers
     config.architectures = ["GPTSanForCausalLM"]
-    wanted, elements = hf_shapes(config), parameters(config)
+    wanted, elements = hf_shapes(config.shape), parameters(config.shape)
     new = wanted.keys() - (held.keys() - {SPOUT_OUT})
     frozen = [name for name in elements if name not in new and not name.startswith("model.spout.")]
 

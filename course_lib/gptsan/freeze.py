@@ -3,10 +3,9 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.shape import EXTRA_POSITIONS
+from course_lib.gptsan.shape import EXTRA_POSITIONS, GPTSanShape
 from course_lib.gptsan.tf_names import parameters
 
 # Value for model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
@@ -15,11 +14,11 @@ BLOCK = re.compile(r"model\.blocks\.(\d+)\.")
 SPOUT = "model.spout."
 
 
-def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Any) -> set[str]:
+def frozen_names(ignore: Path | str | None, spout_mode: str, shape: GPTSanShape) -> set[str]:
     """Return the names of the frozen parameters: those in model.ignore, plus the spout if spout.mode is none.
 
     `ignore` is the path to a JSON list of names, "base" for every parameter of the base model, or None to freeze
-    nothing. `shape` is a GPTSANShape or a GPTSanConfig.
+    nothing.
     """
     names, frozen = parameters(shape).keys(), set[str]()
     if ignore == BASE:
@@ -35,7 +34,7 @@ def frozen_names(ignore: Path | str | None, spout_mode: str, shape: Any) -> set[
     return frozen
 
 
-def is_extra(name: str, shape: Any) -> bool:
+def is_extra(name: str, shape: GPTSanShape) -> bool:
     """Return whether a parameter belongs to an extra layer, the extra positions or the spout."""
     block = BLOCK.match(name)
     return name == EXTRA_POSITIONS or name.startswith(SPOUT) or bool(block and int(block[1]) >= shape.num_switch_layers)

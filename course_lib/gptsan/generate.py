@@ -24,11 +24,10 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.byte_tokens import RECENT, ByteTokens
 from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
-from course_lib.gptsan.configuration import read_config, require_fitting
-from course_lib.gptsan.generation_config import GenerateConfig
+from course_lib.gptsan.config import GenerateConfig
+from course_lib.gptsan.hf_config import read_config, require_fitting
 from course_lib.gptsan.layouts import Marks, decoder_part
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.swe import BYTES, SubwordEncoding
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
 from course_lib.language.words import tr
@@ -43,7 +42,7 @@ class Prompt(NamedTuple):
     num_input: int  # number of positions before SEG
 
 
-class GPTSANGenerator:
+class GPTSanGenerator:
     """Text generator that uses a model and its tokenizer on one device."""
 
     def __init__(self, model: GPTSanForCausalLM, tokenizer: GPTSanTokenizer) -> None:
@@ -62,7 +61,7 @@ class GPTSANGenerator:
         self.characters = CharacterMask(byte_table(self.encoding, self.config.vocab_size), self.device)
 
     @classmethod
-    def open(cls, folder: Path, device: str | None = None, dtype: torch.dtype | str = "auto") -> "GPTSANGenerator":
+    def open(cls, folder: Path, device: str | None = None, dtype: torch.dtype | str = "auto") -> "GPTSanGenerator":
         """Load the model and the tokenizer from a folder, to the GPU if there is one and `device` is None."""
         config, tokenizer = read_config(folder), load_tokenizer(folder)
         if len(tokenizer.swe) > config.vocab_size:
@@ -117,7 +116,7 @@ class GPTSANGenerator:
         cache = DynamicCache(config=self.config)
         # Texts with the same spout vector share one pass over the prompt.
         ids = torch.tensor([prompt.read], device=self.device).expand(1 if spout is None else len(spout), -1)
-        types = prefix_types(torch.tensor([prompt.num_input], device=self.device), ids.shape[1], spout is not None)
+        types = token_types(torch.tensor([prompt.num_input], device=self.device), ids.shape[1], spout is not None)
         output = self.model(ids, token_type_ids=types, spout=spout, past_key_values=cache, logits_to_keep=1)
         logits = output.logits[:, -1]
         if len(logits) < number:
@@ -172,6 +171,16 @@ class GPTSANGenerator:
             return first
         drawn = torch.multinomial((best.values / settings.temperature).softmax(-1), 1, generator=rng)
         return torch.where(first == self.marks.eot, first, best.indices.gather(1, drawn)[:, 0])
+
+
+def token_types(num_input: Tensor, length: int, spout: bool) -> Tensor:
+    """Return the token types [B, length] for the model: 1 in the prefix, 0 after it.
+
+    `num_input` [B] counts the positions before SEG, the token that ends the prefix. As in the original code, it is in
+    key/value slots, and the spout is the first slot. With a spout, the prefix is one token shorter.
+    """
+    positions = torch.arange(length, device=num_input.device)
+    return (positions < num_input[:, None] - int(spout)).long()
 
 
 def byte_table(encoding: SubwordEncoding, rows: int) -> ByteTokens:

@@ -25,10 +25,10 @@ NOT_CAST = ("router.", "position_embeddings.")
 
 @cache
 def parameters(shape: Any) -> tuple[Parameter, ...]:
-    """Return the parameters of a model of a shape (GPTSANShape), in its order."""
+    """Return the parameters of a model of a shape (GPTSanShape), in its order."""
     import torch
 
-    from course_lib.gptsan.configuration import GPTSanConfig
+    from course_lib.gptsan.hf_config import GPTSanConfig
     from course_lib.gptsan.model import GPTSanForCausalLM
 
     # A vocabulary may be too small for the published ids.
@@ -38,9 +38,9 @@ def parameters(shape: Any) -> tuple[Parameter, ...]:
 
 
 def sizes(settings: Any, shape: Any, length: int, autocast: bool) -> Sizes:
-    """Return the sizes of a run with these settings, a GptsanConfig, on examples of `length` tokens.
+    """Return the sizes of a run with these settings, a GPTSanRunConfig, on examples of `length` tokens.
 
-    `shape` is a GPTSANShape. With `autocast`, the trained weights are in fp32, and so are the norms and the residual
+    `shape` is a GPTSanShape. With `autocast`, the trained weights are in fp32, and so are the norms and the residual
     stream on a GPU; frozen weights and matrix products are in the run's dtype.
     """
     frozen = settings.frozen(shape)

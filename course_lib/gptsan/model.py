@@ -24,8 +24,8 @@ from transformers.modeling_outputs import MoeCausalLMOutputWithPast, MoeModelOut
 from transformers.modeling_utils import PreTrainedModel
 
 from course_lib.gptsan.attention import SelfAttention, prefix_lm_mask
-from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.experts import FeedForward, Linear, balance_loss
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.shape import SPOUT_LAYERS
 
 

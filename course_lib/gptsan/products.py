@@ -13,16 +13,16 @@ from course_lib.corpus import products as corpus
 from course_lib.corpus.products import DOCUMENTS
 from course_lib.documents import read_texts
 from course_lib.errors import UsageError
-from course_lib.gptsan.config import EncodeConfig, GptsanConfig, RecipeConfig, VocabularyConfig
-from course_lib.gptsan.shape import GPTSANShape
+from course_lib.gptsan.config import EncodeConfig, GPTSanRunConfig, RecipeConfig, VocabularyConfig
+from course_lib.gptsan.shape import GPTSanShape
 from course_lib.parallel import default_workers
 from course_lib.settings import config, profiles
 from course_lib.workspace.products import Product
 
 if TYPE_CHECKING:
+    from course_lib.gptsan.encode import Source
     from course_lib.gptsan.examples import Examples
-    from course_lib.gptsan.inputs import Source
-    from course_lib.gptsan.run import Gptsan
+    from course_lib.gptsan.run import GPTSanRun
 
 CLASSES_LIST = "classified/list.csv"
 # Documents of each genre of the small world that are examples of its class, and their seed.
@@ -44,14 +44,14 @@ def _recipe() -> RecipeConfig:
     return config.section("gptsan.recipe", RecipeConfig)
 
 
-def base_settings() -> GptsanConfig:
+def base_settings() -> GPTSanRunConfig:
     """Return the settings for the run that trains the base model in the active profile."""
-    return config.load(GptsanConfig, _recipe().base)
+    return config.load(GPTSanRunConfig, _recipe().base)
 
 
-def tuned_settings() -> GptsanConfig:
+def tuned_settings() -> GPTSanRunConfig:
     """Return the settings for the run that trains the extra stage in the active profile."""
-    return config.load(GptsanConfig, _recipe().extra)
+    return config.load(GPTSanRunConfig, _recipe().extra)
 
 
 def _vocabulary(folder: Path, inputs: list[Path], settings: VocabularyConfig | dict[str, Any]) -> dict[str, Any]:
@@ -69,14 +69,14 @@ def _vocabulary(folder: Path, inputs: list[Path], settings: VocabularyConfig | d
 
 
 def _corpus(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
-    from course_lib.gptsan.inputs import Source
+    from course_lib.gptsan.encode import Source
 
     tokenizer, *sources = inputs
     return _examples(folder, tokenizer, [Source(source / DOCUMENTS) for source in sources], settings)
 
 
 def _classes(folder: Path, inputs: list[Path], settings: EncodeConfig) -> dict[str, Any]:
-    from course_lib.gptsan.inputs import Source, list_documents
+    from course_lib.gptsan.encode import Source, list_documents
     from course_lib.world.genres import GENRES, write_documents
 
     if not corpus.has_world():
@@ -95,7 +95,7 @@ def _examples(folder: Path, tokenizer: Path, sources: "list[Source]", settings: 
     return {name: report[name] for name in ("examples", "tokens")}
 
 
-def _base(folder: Path, inputs: list[Path], settings: GptsanConfig | dict[str, Any]) -> dict[str, Any]:
+def _base(folder: Path, inputs: list[Path], settings: GPTSanRunConfig | dict[str, Any]) -> dict[str, Any]:
     if isinstance(settings, dict):
         return fetch.fetch(settings["checkpoint"], folder / MODEL)
     from course_lib.training import run_product
@@ -106,7 +106,7 @@ def _base(folder: Path, inputs: list[Path], settings: GptsanConfig | dict[str, A
     return run_product.counts(trained, folder) | _tensors(run.export(folder / MODEL))
 
 
-def _tuned(folder: Path, inputs: list[Path], settings: GptsanConfig) -> dict[str, Any]:
+def _tuned(folder: Path, inputs: list[Path], settings: GPTSanRunConfig) -> dict[str, Any]:
     from course_lib.training import run_product
     from course_lib.training.loop import silent, train
 
@@ -119,18 +119,18 @@ def _tensors(report: dict[str, int]) -> dict[str, int]:
     return {"trained tensors": report["trained"], "frozen tensors": report["frozen"]}
 
 
-def base_run(inputs: list[Path], settings: GptsanConfig) -> "Gptsan":
+def base_run(inputs: list[Path], settings: GPTSanRunConfig) -> "GPTSanRun":
     """Return the run that trains the base, on the products VOCABULARY and CORPUS."""
-    from course_lib.gptsan.run import Gptsan
+    from course_lib.gptsan.run import GPTSanRun
 
-    return Gptsan(with_data(settings, inputs[1], inputs[0]))
+    return GPTSanRun(with_data(settings, inputs[1], inputs[0]))
 
 
-def tuned_run(inputs: list[Path], settings: GptsanConfig) -> "Gptsan":
+def tuned_run(inputs: list[Path], settings: GPTSanRunConfig) -> "GPTSanRun":
     """Return the run that trains the extra stage, on the products EXTRA and CLASSES."""
-    from course_lib.gptsan.run import Gptsan
+    from course_lib.gptsan.run import GPTSanRun
 
-    return Gptsan(with_stage(with_data(settings, inputs[1]), inputs[0] / MODEL))
+    return GPTSanRun(with_stage(with_data(settings, inputs[1]), inputs[0] / MODEL))
 
 
 def _extra(folder: Path, inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _extra(folder: Path, inputs: list[Path], settings: dict[str, Any]) -> dict[s
     return {"layers": report["layers"], "new parameters": report["new"], "kept parameters": report["kept"]}
 
 
-def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = None) -> GptsanConfig:
+def with_data(settings: GPTSanRunConfig, examples: Path, tokenizer: Path | None = None) -> GPTSanRunConfig:
     """Return the settings with the given examples and tokenizer if data.input is not set."""
     if settings.data.input:
         return settings
@@ -149,7 +149,7 @@ def with_data(settings: GptsanConfig, examples: Path, tokenizer: Path | None = N
     return replace(settings, data=replace(settings.data, input=examples, tokenizer=tokenizer))
 
 
-def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
+def with_stage(settings: GPTSanRunConfig, stage: Path) -> GPTSanRunConfig:
     """Return the settings with the extra stage in the `stage` folder if model.checkpoint is not set."""
     from course_lib.gptsan.extra_stage import IGNORE
 
@@ -158,19 +158,19 @@ def with_stage(settings: GptsanConfig, stage: Path) -> GptsanConfig:
     return replace(settings, model=replace(settings.model, checkpoint=stage, ignore=stage / IGNORE))
 
 
-def _named_files(settings: GptsanConfig) -> list[Path]:
+def _named_files(settings: GPTSanRunConfig) -> list[Path]:
     """Return the files that a run's settings name instead of products: examples, tokenizer, checkpoint."""
     named = settings.data.input, settings.data.tokenizer, settings.model.checkpoint
     found = [path for folder in named if folder for path in sorted(folder.glob("*")) if path.is_file()]
     return [*found, settings.model.ignore] if isinstance(settings.model.ignore, Path) else found
 
 
-def planned(settings: GptsanConfig) -> GptsanConfig:
+def planned(settings: GPTSanRunConfig) -> GPTSanRunConfig:
     """Return the settings for the memory planner: without checkpoint and shape, those of the profile's extra stage."""
-    if settings.model.checkpoint or settings.model.shape != GPTSANShape():
+    if settings.model.checkpoint or settings.model.shape != GPTSanShape():
         return settings
     recipe = _recipe()
-    base = GPTSANShape() if recipe.checkpoint else base_settings().model.shape
+    base = GPTSanShape() if recipe.checkpoint else base_settings().model.shape
     shape = replace(base, num_ext_layers=base.num_ext_layers + recipe.extra_layers)
     length = settings.data.num_context
     if length is None and settings.data.input is None:
@@ -191,7 +191,7 @@ def _corpus_settings() -> EncodeConfig:
 
 
 def _classes_inputs() -> tuple[Path | Product, ...]:
-    from course_lib.gptsan.inputs import list_documents
+    from course_lib.gptsan.encode import list_documents
 
     if corpus.has_world():
         return (VOCABULARY,)
@@ -249,7 +249,7 @@ TUNED = Product(
     settings=tuned_settings,
     inputs=lambda: (EXTRA, CLASSES, *_named_files(tuned_settings())),
     code=TRAINING,
-    identity=GptsanConfig.content,
+    identity=GPTSanRunConfig.content,
     trains=lambda inputs, settings: tuned_run(inputs, settings).title(),
 )
 

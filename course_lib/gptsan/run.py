@@ -1,6 +1,7 @@
 """The run that trains a new GPTSAN, or the parameters of a checkpoint that are not frozen."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,12 @@ from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import sha256
 from course_lib.gptsan import swe
-from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.config import GPTSanRunConfig
 from course_lib.gptsan.examples import REPORT, Examples
 from course_lib.gptsan.freeze import SPOUT
 from course_lib.gptsan.layouts import NO_TARGET
 from course_lib.gptsan.shape import EMBEDDINGS
 from course_lib.language.words import tr
-from course_lib.settings import config
 from course_lib.training import checkpoint
 from course_lib.training.lr_schedule import warmup_steps
 from course_lib.training.run import ENDLESS, Run, RunData
@@ -24,16 +24,16 @@ from course_lib.training.run_dir import export_folder
 from course_lib.training.settings import ResolvedBatch
 
 if TYPE_CHECKING:
-    from course_lib.gptsan.configuration import GPTSanConfig
+    from course_lib.gptsan.hf_config import GPTSanConfig
     from course_lib.gptsan.model import GPTSanForCausalLM
 
 
-class Gptsan(Run):
+class GPTSanRun(Run):
     """A run that trains a GPTSAN model on encoded examples, optionally with spout vectors."""
 
-    settings_class = GptsanConfig
+    settings_class = GPTSanRunConfig
     verb = "gptsan train"
-    settings: GptsanConfig
+    settings: GPTSanRunConfig
 
     @property
     def tokenizer(self) -> Path:
@@ -45,7 +45,7 @@ class Gptsan(Run):
 
     @override
     def title(self) -> str:
-        shape = self.shape()
+        shape = self.model_config().shape
         extra = shape.num_ext_layers
         return tr("GPTSAN, {layers} + {extra} extra layers", layers=shape.num_switch_layers, extra=extra)
 
@@ -55,7 +55,7 @@ class Gptsan(Run):
 
     @override
     def check(self) -> None:
-        mode, shape, tokenizer = self.settings.spout.mode, self.shape(), self.tokenizer
+        mode, shape, tokenizer = self.settings.spout.mode, self.model_config().shape, self.tokenizer
         spouted = mode != "none"
         if spouted and shape.d_spout < 2:
             raise UsageError(f"spout.mode: {mode} is not allowed: this model has no spout (d_spout {shape.d_spout})")
@@ -104,7 +104,7 @@ class Gptsan(Run):
     def identity(self) -> dict[str, Any]:
         from course_lib.checkpoints import weight_files
 
-        folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.shape()
+        folder, base, shape = self.examples().folder, self.settings.model.checkpoint, self.model_config().shape
         files = [base / "config.json", *weight_files.files(base)] if base else []
         return {
             "settings": self.settings.identity(),
@@ -113,24 +113,24 @@ class Gptsan(Run):
             "frozen": sorted(self.settings.frozen(shape)),
         }
 
-    def shape(self) -> "GPTSanConfig":
+    def model_config(self) -> "GPTSanConfig":
         """Return the configuration of the checkpoint or of model.shape, with the router losses of the settings."""
-        from course_lib.gptsan.configuration import GPTSanConfig, read_config
+        from course_lib.gptsan.hf_config import GPTSanConfig, read_config
 
         model, loss = self.settings.model, self.settings.loss
         if model.checkpoint:
-            shape = read_config(model.checkpoint)
+            config = read_config(model.checkpoint)
         else:
             encoding = swe.load(*(self.tokenizer / name for name in swe.FILES))
-            shape = GPTSanConfig(
-                **config.to_dict(model.shape),
+            config = GPTSanConfig(
+                **asdict(model.shape),
                 bos_token_id=encoding.sot,
                 separator_token_id=encoding.seg,
                 pad_token_id=encoding.sep,
                 eos_token_id=encoding.eot,
             )
-        shape.router_balance_coef, shape.router_jitter_noise = loss.router_balance, loss.router_jitter
-        return shape
+        config.router_balance_coef, config.router_jitter_noise = loss.router_balance, loss.router_jitter
+        return config
 
     @override
     def model(self) -> "GPTSanForCausalLM":
@@ -139,22 +139,22 @@ class Gptsan(Run):
 
         from course_lib.checkpoints.model_folder import load_weights
         from course_lib.checkpoints.torch_dtypes import TORCH
-        from course_lib.gptsan.configuration import require_fitting
+        from course_lib.gptsan.hf_config import require_fitting
         from course_lib.gptsan.model import GPTSanForCausalLM
         from course_lib.training.freezing import freeze
 
-        settings, shape = self.settings, self.shape()
+        settings, config = self.settings, self.model_config()
         checkpoint, dtype = settings.model.checkpoint, TORCH[settings.precision.dtype]
         model: GPTSanForCausalLM
         if checkpoint:
-            require_fitting(checkpoint, shape)
-            model = load_weights(GPTSanForCausalLM, checkpoint, shape, dtype=dtype)
+            require_fitting(checkpoint, config)
+            model = load_weights(GPTSanForCausalLM, checkpoint, config, dtype=dtype)
         else:
             # Under ZeRO stage 3, from_config shards the new weights as it creates them.
-            model = AutoModelForCausalLM.from_config(shape, dtype=torch.float32)
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
             # DeepSpeed casts the parameters only, and a bias in fp32 would turn the logits into fp32.
             model.final_logits_bias = model.final_logits_bias.to(dtype)
-        freeze(model, settings.frozen(shape))
+        freeze(model, settings.frozen(config.shape))
         if settings.model.recompute == "full":
             recompute(model)
         return model
@@ -169,7 +169,7 @@ class Gptsan(Run):
         from course_lib.gptsan.samples import Samples, collate
 
         (train, held_out), settings = self.split(), self.settings
-        mode, width, seed = settings.spout.mode, self.shape().d_spout, settings.engine.seed
+        mode, width, seed = settings.spout.mode, self.model_config().d_spout, settings.engine.seed
         return RunData(
             train=Samples(train, number or ENDLESS, seed, mode, width),
             validation=Samples(held_out, len(held_out), seed, mode, width, shuffle=False) if len(held_out) else None,
@@ -206,20 +206,20 @@ class Gptsan(Run):
         """
         from course_lib.checkpoints import training_state, weight_files
         from course_lib.checkpoints.torch_dtypes import TORCH
-        from course_lib.gptsan.configuration import read_config, read_weights
+        from course_lib.gptsan.hf_config import read_config, read_weights
         from course_lib.gptsan.tf_names import hf_shapes, parameters
 
         folder = self.settings.engine.output_dir
         saved = checkpoint.to_export(folder, step)
         weights = training_state.read_weights(saved)
         source = self.settings.model.checkpoint
-        shape = read_config(source) if source else self.shape()
+        config = read_config(source) if source else self.model_config()
         before = read_weights(source) if source else {}
-        elements = parameters(shape)
-        trained = elements.keys() - self.settings.frozen(shape)
+        elements = parameters(config.shape)
+        trained = elements.keys() - self.settings.frozen(config.shape)
 
         def tensors() -> Iterator[tuple[str, Any]]:
-            for name in hf_shapes(shape):
+            for name in hf_shapes(config.shape):
                 if name in trained or not source:
                     value = weights.tensors[name].contiguous()
                     dtype = before[name].dtype if source else TORCH[weights.trained_as]
@@ -229,7 +229,7 @@ class Gptsan(Run):
 
         with export_folder(folder, target) as exported:
             weight_files.write(tensors(), exported, weight_files.SHARD)
-            shape.save_pretrained(exported)
+            config.save_pretrained(exported)
             self.copy_tokenizer(exported)
         frozen = len(elements) - len(trained)
         return {"step": checkpoint.step_of(saved), "trained": len(trained), "frozen": frozen}

@@ -9,15 +9,15 @@ import torch
 
 from course_lib.evaluation.causal import target_scores
 from course_lib.evaluation.scoring import Scores, Tokens, Window
-from course_lib.gptsan.generate import GPTSANGenerator
-from course_lib.gptsan.generation_config import GenerateConfig
+from course_lib.gptsan.config import GenerateConfig
+from course_lib.gptsan.generate import GPTSanGenerator
 from course_lib.settings.config import build
 
 
-class GptsanScorer:
+class GPTSanScorer:
     """A GPTSAN generator's model as a `ScoringModel`."""
 
-    def __init__(self, generator: GPTSANGenerator, spout: int | str = "none") -> None:
+    def __init__(self, generator: GPTSanGenerator, spout: int | str = "none") -> None:
         """Take the model of a generator, and the spout input for every text (see GenerateConfig)."""
         self.generator, self.spout = generator, build(GenerateConfig, {"spout": spout}).spout
         self.vector = generator.spout(self.spout, 1, torch.Generator(generator.device).manual_seed(0))

@@ -1,4 +1,4 @@
-"""Shape of a GPTSAN model: settings of a new one, or read from a folder. This module does not import torch."""
+"""Shape of a GPTSAN model: settings of a new one, or read from a folder. Needs neither torch nor transformers."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -22,8 +22,11 @@ SPOUT_OUT = f"model.spout.{2 * SPOUT_LAYERS}.weight"
 
 
 @dataclass(frozen=True, config=STRICT)
-class GPTSANShape:
-    """Shape of a GPTSAN model. Names match its config.json; defaults match the published base model."""
+class GPTSanShape:
+    """Shape of a GPTSAN model. Names match its config.json; defaults match the published base model.
+
+    A YAML file sets it as `model.shape`; transformers gets it as a part of GPTSanConfig (hf_config.py).
+    """
 
     vocab_size: int = setting(
         36_000,
@@ -52,7 +55,7 @@ class GPTSANShape:
     )
 
     @model_validator(mode="after")
-    def _heads(self) -> "GPTSANShape":
+    def _heads(self) -> "GPTSanShape":
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"model.shape.num_heads: {self.num_heads} is not allowed: "
@@ -66,7 +69,7 @@ class GPTSANShape:
         return self.num_switch_layers + self.num_ext_layers
 
 
-def read_shape(folder: Path) -> GPTSANShape:
+def read_shape(folder: Path) -> GPTSanShape:
     """Return the model shape from the config.json in a GPTSAN folder."""
     path = folder / "config.json"
     if not path.is_file():
@@ -75,8 +78,8 @@ def read_shape(folder: Path) -> GPTSANShape:
     if content.get("model_type") != MODEL_TYPE:
         raise CourseError(f"{path}: not a GPTSAN: model_type {content.get('model_type')!r}, expected {MODEL_TYPE!r}")
     try:
-        names = content.keys() & {field.name for field in fields(GPTSANShape)}
-        return build(GPTSANShape, {name: content[name] for name in names}, where=str(path))
+        names = content.keys() & {field.name for field in fields(GPTSanShape)}
+        return build(GPTSanShape, {name: content[name] for name in names}, where=str(path))
     except UsageError as error:
         # The invalid value comes from a file, not from the user's settings.
         raise CourseError(str(error)) from error

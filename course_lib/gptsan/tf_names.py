@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, SPOUT_LAYERS, SPOUT_OUT, GPTSANShape
+from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, SPOUT_LAYERS, SPOUT_OUT, GPTSanShape
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,6 @@ class Variable:
 
     `{p}` or `{e}` in a Hugging Face name means that the `p` axis (query, key, value) or the `e` axis (expert) is split
     into one tensor per element. Axes are in einops notation; a digit (`h2`) marks a second axis of the same size.
-    `shape` is a GPTSANShape or a GPTSanConfig, here and in the other functions.
     """
 
     tf: str
@@ -40,12 +39,12 @@ class Variable:
         """Letter of the axis that is split into several tensors, or an empty string if no axis is split."""
         return next((letter for letter in "pe" if f"{{{letter}}}" in self.hf), "")
 
-    def hf_names(self, shape: Any) -> list[str]:
+    def hf_names(self, shape: GPTSanShape) -> list[str]:
         """Return the names of the tensors in a model of this shape."""
         parts = {"p": PROJECTIONS, "e": range(shape.num_experts), "": ("",)}[self.split]
         return [self.hf.format(**{self.split or "_": part}) for part in parts]
 
-    def tf_shape(self, shape: Any) -> tuple[int, ...]:
+    def tf_shape(self, shape: GPTSanShape) -> tuple[int, ...]:
         """Return the shape of the variable in the TensorFlow checkpoint."""
         return _sizes(self.tf_axes, shape)
 
@@ -93,7 +92,7 @@ SPOUT = (
 )
 
 
-def _sizes(axes: str, shape: Any) -> tuple[int, ...]:
+def _sizes(axes: str, shape: GPTSanShape) -> tuple[int, ...]:
     """Return the sizes of axes in einops notation, such as `p (n d) h`, in a model of a shape."""
     h, heads = shape.d_model, shape.num_heads
     size = {
@@ -105,7 +104,7 @@ def _sizes(axes: str, shape: Any) -> tuple[int, ...]:
     return tuple(math.prod(size[axis[0]] for axis in group.strip("()").split()) for group in groups)
 
 
-def variables(shape: Any) -> list[Variable]:
+def variables(shape: GPTSanShape) -> list[Variable]:
     """Return all variables in a model: embeddings, layers, extra positions, head bias, last projection, spout."""
     result = list(MODEL[:2])
     for layer in range(shape.num_layers):
@@ -118,7 +117,7 @@ def variables(shape: Any) -> list[Variable]:
     return [*result, *MODEL[2:], *(SPOUT if shape.d_spout else ())]
 
 
-def hf_shapes(shape: Any) -> dict[str, tuple[int, ...]]:
+def hf_shapes(shape: GPTSanShape) -> dict[str, tuple[int, ...]]:
     """Return the shape of each Hugging Face tensor in the order of the model, without the tied head."""
     shapes: dict[str, tuple[int, ...]] = {BIAS: (1, shape.vocab_size)}
     for of_experts, group in groupby(variables(shape), lambda variable: variable.split == "e"):
@@ -132,16 +131,16 @@ def hf_shapes(shape: Any) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def parameters(shape: Any) -> dict[str, int]:
+def parameters(shape: GPTSanShape) -> dict[str, int]:
     """Return the number of elements of each parameter, in the order of the model. The head's bias is a buffer."""
     return {name: math.prod(sizes) for name, sizes in hf_shapes(shape).items() if name != BIAS}
 
 
-def infer_shape(shapes: Mapping[str, tuple[int, ...]]) -> GPTSANShape:
+def infer_shape(shapes: Mapping[str, tuple[int, ...]]) -> GPTSanShape:
     """Infer a shape from a few variables; LookupError or ValueError if one of them is missing or has other axes."""
     (entries, hidden), (experts, _, inner) = shapes["model/wte"], shapes["model/moe0/wi/kernel"]
     switch, extra = (sum(name.endswith(end) for name in shapes) for end in ("/wi/kernel", "/p1/kernel"))
-    return GPTSANShape(
+    return GPTSanShape(
         vocab_size=entries,
         max_position_embeddings=shapes["model/wpe"][0],
         d_model=hidden,

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizer
 from course_lib.checkpoints import model_folder
 from course_lib.files import require_file
 from course_lib.gptsan import swe
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.hf_config import GPTSanConfig
 
 FILES = {"vocab_file": "vocab.txt", "emoji_file": "emoji.json"}
 

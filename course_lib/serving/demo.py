@@ -14,9 +14,9 @@ from course_lib.corpus.products import has_world
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
-from course_lib.gptsan import generation_config
+from course_lib.gptsan import config as gptsan_config
 from course_lib.gptsan import products as gptsan
-from course_lib.gptsan.generate import GPTSANGenerator
+from course_lib.gptsan.generate import GPTSanGenerator
 from course_lib.language.words import mark, tr
 from course_lib.prefix import files
 from course_lib.prefix import products as prefix
@@ -37,7 +37,7 @@ HEAD_OF_OTHERS = mark("Three models of the course.")
 GENRES = mark("tale"), mark("weather"), mark("recipe"), mark("match"), mark("diary"), mark("letter")  # `tr` gets them
 
 
-class Mixed(GPTSANGenerator):
+class Mixed(GPTSanGenerator):
     """A GPTSAN whose spout takes shares of several classes, in place of one."""
 
     shares: Tensor
@@ -51,7 +51,7 @@ class Mixed(GPTSANGenerator):
         shares = torch.tensor(weights) if any(weights) else torch.ones(len(weights))
         room = self.config.d_spout - len(weights)
         self.shares = torch.cat([shares / shares.sum(), torch.zeros(room)])[None].to(self.device)
-        how = generation_config.GenerateConfig(seed=None, max_new_tokens=3 * LENGTH, top_k=0, temperature=temperature)
+        how = gptsan_config.GenerateConfig(seed=None, max_new_tokens=3 * LENGTH, top_k=0, temperature=temperature)
         return self.continue_text("", how)[0].strip()
 
 

@@ -25,9 +25,9 @@ from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.trigram import BEGIN, CODES, END, Trigram
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.generation.config import GenerateConfig
-from course_lib.gptsan import generation_config as gptsan_config
+from course_lib.gptsan import config as gptsan_config
 from course_lib.gptsan import products as gptsan
-from course_lib.gptsan.score import GptsanScorer
+from course_lib.gptsan.score import GPTSanScorer
 from course_lib.pretrain import products as pretrain
 from course_lib.world.check import table as checked
 from course_lib.world.genres import documents
@@ -80,7 +80,7 @@ def written(model: ScoringModel) -> list[str]:
     """Return texts that a model samples at temperature 1 from nothing."""
     if isinstance(model, Trigram):
         return trigram_texts(model, SAMPLES, random.Random(1))
-    if isinstance(model, GptsanScorer):
+    if isinstance(model, GPTSanScorer):
         chosen = gptsan_config.GenerateConfig(seed=1, num_generate=SAMPLES, max_new_tokens=TOKENS, top_k=0)
         return [text.strip() for text in model.generator.continue_text("", chosen)]
     assert isinstance(model, FolderScorer)

@@ -13,9 +13,9 @@ from time import perf_counter
 import torch
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.generation.prefix_cache import Shape
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.generate import token_types
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.prefix import prefix_types
 from course_lib.models.causal import build_model
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.model import PrefixModel
@@ -96,7 +96,7 @@ def _gptsan(bench: Bench) -> Build:
         model = GPTSanForCausalLM(shape).to(bench.device, TORCH[dtype]).train()  # type: ignore[index]
         freeze(model, set())
         ids = torch.randint(shape.vocab_size, (rows, length), device=bench.device)
-        types = prefix_types(torch.full((rows,), 16, device=bench.device), length, spout=True)
+        types = token_types(torch.full((rows,), 16, device=bench.device), length, spout=True)
         spout = functional.one_hot(torch.zeros(rows, dtype=torch.long, device=bench.device), shape.d_spout)
         return lambda: model(ids, token_type_ids=types, spout=spout.to(model.dtype), use_cache=False).logits
 

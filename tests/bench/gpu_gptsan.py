@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from course_lib.gptsan.config import GptsanConfig
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.config import GenerateConfig, GPTSanRunConfig
 from course_lib.gptsan.examples import ExampleWriter
 from course_lib.gptsan.freeze import BASE
-from course_lib.gptsan.generate import GPTSANGenerator, Prompt
-from course_lib.gptsan.generation_config import GenerateConfig
+from course_lib.gptsan.generate import GPTSanGenerator, Prompt
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.run import Gptsan
-from course_lib.gptsan.shape import GPTSANShape
+from course_lib.gptsan.run import GPTSanRun
+from course_lib.gptsan.shape import GPTSanShape
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.settings import config
 from course_lib.training.run import Run
@@ -33,9 +32,9 @@ TINY |= {"num_heads": 4, "num_experts": 4, "num_switch_layers": 2, "num_ext_laye
 CLASSES = 4
 
 
-def shape(bench: Bench) -> GPTSANShape:
+def shape(bench: Bench) -> GPTSanShape:
     """The published shape with 14 extra layers, or a tiny one."""
-    return GPTSANShape(**TINY) if bench.tiny else GPTSANShape(num_ext_layers=14)
+    return GPTSanShape(**TINY) if bench.tiny else GPTSanShape(num_ext_layers=14)
 
 
 def extra_stage(bench: Bench) -> Values:
@@ -56,7 +55,7 @@ def generation(bench: Bench) -> Values:
             GPTSanConfig(**config.to_dict(shape(bench)), **named), dtype=torch.bfloat16
         )
     built.final_logits_bias[0, words.swe.eot] = -1e9  # no text ends
-    generator, prompt, rows = GPTSANGenerator(built, words), Prompt(list(range(32)), [], 1), []
+    generator, prompt, rows = GPTSanGenerator(built, words), Prompt(list(range(32)), [], 1), []
     for texts in (1, 4) if bench.tiny else (1, 16, 64):
         for new in (8, length):  # the first is warm-up
             settings = GenerateConfig(num_generate=texts, max_new_tokens=new, spout=1)
@@ -81,7 +80,7 @@ def _run(bench: Bench, micro: int, recompute: str) -> Run:
     data = {"input": str(bench.folder / "examples"), "tokenizer": str(bench.folder / "tokenizer"), "held_out": 0.0}
     values = {"model": model, "data": data, "spout": {"mode": "onehot"}, "batch": {"micro_size": micro}}
     changes = common_changes(bench, f"micro-{micro}-{recompute}", "bf16")
-    return Gptsan(config.build(GptsanConfig, values, overrides(changes)))
+    return GPTSanRun(config.build(GPTSanRunConfig, values, overrides(changes)))
 
 
 def _examples(bench: Bench) -> None:

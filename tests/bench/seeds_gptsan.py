@@ -19,13 +19,12 @@ from statistics import mean
 import torch
 from course_lib.corpus.products import has_world
 from course_lib.gptsan import products
-from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.config import GenerateConfig, GPTSanRunConfig
 from course_lib.gptsan.examples import Examples
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
-from course_lib.gptsan.generate import GPTSANGenerator
-from course_lib.gptsan.generation_config import GenerateConfig
+from course_lib.gptsan.generate import GPTSanGenerator
 from course_lib.gptsan.measure import mean_loss, router_logits
-from course_lib.gptsan.run import Gptsan
+from course_lib.gptsan.run import GPTSanRun
 from course_lib.settings import config
 from course_lib.training.run_dir import CONFIG
 from course_lib.world.check import check
@@ -37,14 +36,14 @@ TEXTS, LENGTH, TEMPERATURES = 64, 200, (1.0, 0.8)
 BALANCE_STEPS = 500
 
 
-def trained(settings: GptsanConfig, seed: int, place: Path) -> GPTSANGenerator:
+def trained(settings: GPTSanRunConfig, seed: int, place: Path) -> GPTSanGenerator:
     """Return the model of a run with this seed."""
-    run = seeds.trained(Gptsan, settings, seed, place / "run")
-    Gptsan(config.load(GptsanConfig, run.folder / CONFIG)).export(place / "model")
-    return GPTSANGenerator.open(place / "model")
+    run = seeds.trained(GPTSanRun, settings, seed, place / "run")
+    GPTSanRun(config.load(GPTSanRunConfig, run.folder / CONFIG)).export(place / "model")
+    return GPTSanGenerator.open(place / "model")
 
 
-def in_genre(writer: GPTSANGenerator, label: int, name: str, seed: int, temperature: float) -> float:
+def in_genre(writer: GPTSanGenerator, label: int, name: str, seed: int, temperature: float) -> float:
     """Return the share of sampled texts of a class that the checker finds to be of this genre."""
     # With one seed for all classes, an unlikely draw would fail in each of them at the same place.
     own = 100 * seed + label
@@ -59,7 +58,7 @@ def stage(seed: int, place: Path) -> dict[str, float]:
     add_extra_stage(base, new, 1, seed)
     settings = products.with_data(products.tuned_settings(), products.CLASSES.path())
     settings = replace(settings, model=replace(settings.model, checkpoint=new, ignore=new / IGNORE))
-    writer, before = trained(settings, seed, place), GPTSANGenerator.open(base).model
+    writer, before = trained(settings, seed, place), GPTSanGenerator.open(base).model
     after, names = writer.model, products.class_names()
     _, held_out = Examples(products.CLASSES.path()).split(settings.data.held_out, seed)
     vectors = torch.eye(after.config.d_spout)

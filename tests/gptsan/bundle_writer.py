@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
-from course_lib.gptsan.shape import GPTSANShape
+from course_lib.gptsan.shape import GPTSanShape
 from course_lib.gptsan.tensor_bundle import MAGIC, masked_crc32c
 from course_lib.gptsan.tf_names import variables
 
@@ -72,13 +72,13 @@ def write_bundle(prefix: Path, tensors: dict[str, np.ndarray], shards: int = 1, 
     return prefix.parent
 
 
-SMALL = GPTSANShape(
+SMALL = GPTSanShape(
     vocab_size=11, max_position_embeddings=7, d_model=4, num_heads=2, num_experts=3, d_ff=32, d_ext=16, d_spout=3,
     num_switch_layers=2, num_ext_layers=1,
 )  # fmt: skip
 
 
-def random_variables(shape: GPTSANShape = SMALL, seed: int = 0) -> dict[str, np.ndarray]:
+def random_variables(shape: GPTSanShape = SMALL, seed: int = 0) -> dict[str, np.ndarray]:
     """Variables of the original, every number another one."""
     rng = np.random.default_rng(seed)
     return {v.tf: rng.standard_normal(v.tf_shape(shape)).astype("f4") for v in variables(shape)}

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.config import GPTSanRunConfig
 from course_lib.settings.config import load
 from course_lib.settings.profiles import CONFIGS
 from course_lib.training.memory import plan
@@ -18,7 +18,7 @@ def spaced(value: int) -> str:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_comments_are_true(name):
-    text, settings = (CONFIGS / name).read_text(encoding="utf8"), load(GptsanConfig, name)
+    text, settings = (CONFIGS / name).read_text(encoding="utf8"), load(GPTSanRunConfig, name)
     assert settings.engine.output_dir.as_posix() == f"output/{name.removesuffix('.yaml')}"
     assert f"| `{name}` |" in README
     stated = re.search(r"^# Parameters: ([\d ]+), of which trained: ([\d ]+)$", text, re.MULTILINE)

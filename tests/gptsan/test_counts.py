@@ -8,10 +8,10 @@ import torch
 from course_lib.command_line.evaluate import open_model
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import write_json
-from course_lib.gptsan.configuration import GPTSanConfig, require_fitting
 from course_lib.gptsan.examples import Examples, ExampleWriter
-from course_lib.gptsan.generate import GPTSANGenerator
-from course_lib.gptsan.score import GptsanScorer
+from course_lib.gptsan.generate import GPTSanGenerator
+from course_lib.gptsan.hf_config import GPTSanConfig, require_fitting
+from course_lib.gptsan.score import GPTSanScorer
 from course_lib.gptsan.tokenizer import GPTSanTokenizer
 from safetensors.torch import load_file, save_file
 
@@ -19,16 +19,16 @@ from tests.gptsan.test_generate import WIDTH, build
 
 
 @pytest.fixture(scope="module")
-def generator(words: GPTSanTokenizer) -> GPTSANGenerator:
-    return GPTSANGenerator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
+def generator(words: GPTSanTokenizer) -> GPTSanGenerator:
+    return GPTSanGenerator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
 
 
 @pytest.mark.parametrize(("spout", "label"), [(0, 0), ("0", 0), (1, 1), ("2", 2), (None, None), ("none", None)])
-def test_a_number_is_a_class(spout: int | str | None, label: int | None, generator: GPTSANGenerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_number_is_a_class(spout: int | str | None, label: int | None, generator: GPTSanGenerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     write_json(tmp_path / "config.json", {"model_type": "gptsan-japanese"})
-    monkeypatch.setattr(GPTSANGenerator, "open", lambda folder: generator)
+    monkeypatch.setattr(GPTSanGenerator, "open", lambda folder: generator)
     scorer = open_model(tmp_path, spout=spout)
-    assert isinstance(scorer, GptsanScorer)
+    assert isinstance(scorer, GPTSanScorer)
     if label is None:
         assert scorer.vector is None
     else:

@@ -9,7 +9,6 @@ import pytest
 from course_lib.documents import read_batches
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import MARK
-from course_lib.gptsan import inputs
 from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.examples import Examples
@@ -92,7 +91,7 @@ def test_json_lines_are_documents(tales: Path, tokenizer: Path, tmp_path: Path) 
 def test_the_same_for_any_number_of_workers(
     tales: Path, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "BATCH", 200)  # several groups of documents
+    monkeypatch.setattr("course_lib.gptsan.encode.BATCH", 200)  # several groups of documents
     for place, workers, seed in ("one", 1, 7), ("two", 2, 7), ("other", 1, 8):
         encode(str(tales), tokenizer, tmp_path / place, EncodeConfig(num_context=12, seed=seed), workers)
     assert content(tmp_path / "one") == content(tmp_path / "two")
@@ -102,7 +101,7 @@ def test_the_same_for_any_number_of_workers(
 def test_a_long_document_comes_in_pieces(tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "long.txt").write_text("\n\n".join(TALES * 20), encoding="utf8")
     whole = encode([tmp_path / "long.txt"], tokenizer, tmp_path / "whole", SMALL)
-    monkeypatch.setattr(inputs, "read_batches", partial(read_batches, size=1000))
+    monkeypatch.setattr("course_lib.gptsan.encode.read_batches", partial(read_batches, size=1000))
     pieces = encode([tmp_path / "long.txt"], tokenizer, tmp_path / "pieces", SMALL)
     assert pieces["documents"] == whole["documents"] == 1
     assert whole["examples"] < pieces["examples"] < whole["examples"] + 20  # a piece ends with an example of its own

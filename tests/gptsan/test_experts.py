@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 import torch
-from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.experts import SwitchMLP, balance_loss, capacity, group_count, within_capacity
+from course_lib.gptsan.hf_config import GPTSanConfig
 from torch import Tensor
 
 E = 4

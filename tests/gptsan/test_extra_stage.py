@@ -8,9 +8,9 @@ import pytest
 import torch
 from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.config import GptsanConfig
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.config import GPTSanRunConfig
 from course_lib.gptsan.extra_stage import add_extra_stage
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.settings import config
 
@@ -75,7 +75,7 @@ def test_settings_of_training(tmp_path: Path):
     add_extra_stage(build(tmp_path / "base", ext=1), tmp_path / "out", 3)
     assert str(tmp_path) not in (tmp_path / "out/train.yaml").read_text()
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
-    settings = config.load(GptsanConfig, tmp_path / "copy/train.yaml")
+    settings = config.load(GPTSanRunConfig, tmp_path / "copy/train.yaml")
     assert settings.model.checkpoint == tmp_path / "copy"
     assert settings.model.ignore == tmp_path / "copy/ignore-params.json"
     assert settings.engine.output_dir == tmp_path / "copy-trained"

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import torch
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.configuration import GPTSanConfig
-from course_lib.gptsan.generate import GPTSANGenerator
-from course_lib.gptsan.generation_config import GenerateConfig
+from course_lib.gptsan.config import GenerateConfig
+from course_lib.gptsan.generate import GPTSanGenerator, token_types
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.layouts import pack
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.prefix import prefix_types
 from course_lib.gptsan.swe import SPECIALS
 from course_lib.gptsan.tokenizer import GPTSanTokenizer
 from course_lib.settings import config
@@ -44,16 +43,16 @@ def build(words: GPTSanTokenizer, **more: Any) -> GPTSanForCausalLM:
 
 
 @pytest.fixture(scope="module")
-def random(words: GPTSanTokenizer) -> GPTSANGenerator:
+def random(words: GPTSanTokenizer) -> GPTSanGenerator:
     """Weights so large that spout, prefix and routing are felt."""
     model = build(words, num_experts=4)
     with torch.no_grad():
         make_port_fixture.fill(model.state_dict())
-    return GPTSANGenerator(model, words)
+    return GPTSanGenerator(model, words)
 
 
 @pytest.fixture(scope="module")
-def flat(words: GPTSanTokenizer) -> GPTSANGenerator:
+def flat(words: GPTSanTokenizer) -> GPTSanGenerator:
     """The next token is 犬, 猫, 雨 or 夢 by shares that are known, whatever came before; all else is forbidden or far away."""
     model = build(words)
     with torch.no_grad():
@@ -65,11 +64,11 @@ def flat(words: GPTSanTokenizer) -> GPTSANGenerator:
             model.final_logits_bias[0, getattr(words.swe, name)] = 9.0
         for letter, share in zip("犬猫雨夢", (0.4, 0.3, 0.2, 0.1)):
             model.final_logits_bias[0, LETTERS.index(letter)] = math.log(share)
-    return GPTSANGenerator(model, words)
+    return GPTSanGenerator(model, words)
 
 
 @pytest.mark.parametrize("text", [DOG, CAT, "外は雨だ！"])
-def test_a_prompt_is_read_as_a_training_example(random: GPTSANGenerator, text: str) -> None:
+def test_a_prompt_is_read_as_a_training_example(random: GPTSanGenerator, text: str) -> None:
     ((x, y),) = pack(text.splitlines(), random.encoding, random.marks, 64)
     prompt = random.prompt(text + "\n")
     assert prompt.num_input == 1
@@ -78,12 +77,12 @@ def test_a_prompt_is_read_as_a_training_example(random: GPTSANGenerator, text: s
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\u2028", "\x85", "\x0c"])
-def test_every_line_break_of_a_prompt_is_a_newline(random: GPTSANGenerator, end: str) -> None:
+def test_every_line_break_of_a_prompt_is_a_newline(random: GPTSanGenerator, end: str) -> None:
     assert random.prompt(DOG.replace("\n", end), CAT.replace("\n", end)) == random.prompt(DOG, CAT)
 
 
 @contextmanager
-def boosted(generator: GPTSANGenerator, tokens: list[int], by: float) -> Iterator[None]:
+def boosted(generator: GPTSanGenerator, tokens: list[int], by: float) -> Iterator[None]:
     """Makes some tokens likelier."""
     bias = generator.model.final_logits_bias
     with torch.no_grad():
@@ -94,7 +93,7 @@ def boosted(generator: GPTSANGenerator, tokens: list[int], by: float) -> Iterato
 
 @pytest.mark.parametrize("how", [{"greedy": True}, {"top_k": 7}, {"spout": "uniform", "temperature": 2.0}])
 @pytest.mark.parametrize("length", [2, 30])
-def test_characters_stay_whole(random: GPTSANGenerator, how: dict[str, Any], length: int) -> None:
+def test_characters_stay_whole(random: GPTSanGenerator, how: dict[str, Any], length: int) -> None:
     with boosted(random, [random.encoding.ids[f"<|byte{value}|>"] for value in range(255)], 2.0):
         number = 1 if "greedy" in how else 20
         settings = config.build(GenerateConfig, {"num_generate": number, "max_new_tokens": length} | how)
@@ -106,14 +105,14 @@ def test_characters_stay_whole(random: GPTSANGenerator, how: dict[str, Any], len
 
 
 @pytest.mark.parametrize(("spout", "prefix"), [("none", ""), (0, ""), (2, "猫が寝ている。")])
-def test_the_cache_gives_what_the_whole_gives(random: GPTSANGenerator, spout: int | str, prefix: str) -> None:
+def test_the_cache_gives_what_the_whole_gives(random: GPTSanGenerator, spout: int | str, prefix: str) -> None:
     settings = config.build(GenerateConfig, {"greedy": True, "spout": spout, "max_new_tokens": 20})
     prompt = random.prompt("犬が吠えた。", prefix)
     found = random.tokens(prompt, settings)[0].tolist()
     vector = torch.eye(WIDTH)[None, spout] if isinstance(spout, int) else None
     ids, written = list(prompt.read), list(prompt.written)
     for left, token in zip(range(20, 0, -1), found):
-        types = prefix_types(torch.tensor([1 + len(prefix)]), len(ids), vector is not None)
+        types = token_types(torch.tensor([1 + len(prefix)]), len(ids), vector is not None)
         with torch.no_grad():
             logits = random.model(torch.tensor([ids]), token_type_ids=types, spout=vector).logits[0, -1]
         never = random.never | random.characters.blocked(torch.tensor([written]), left)[0]
@@ -123,7 +122,7 @@ def test_the_cache_gives_what_the_whole_gives(random: GPTSANGenerator, spout: in
     assert len(set(found)) > 3
 
 
-def test_a_text_does_not_depend_on_those_beside_it(random: GPTSANGenerator) -> None:
+def test_a_text_does_not_depend_on_those_beside_it(random: GPTSanGenerator) -> None:
     prompt = random.prompt("犬が吠えた。")
     alone = random.tokens(prompt, GenerateConfig(greedy=True, max_new_tokens=20))
     many = random.tokens(prompt, GenerateConfig(top_k=1, num_generate=40, max_new_tokens=20))
@@ -142,7 +141,7 @@ def test_a_text_does_not_depend_on_those_beside_it(random: GPTSANGenerator) -> N
     ],
 )
 def test_tokens_are_drawn_by_their_shares(
-    flat: GPTSANGenerator, settings: dict[str, Any], shares: dict[str, float]
+    flat: GPTSanGenerator, settings: dict[str, Any], shares: dict[str, float]
 ) -> None:
     found = Counter(flat.continue_text("", GenerateConfig(num_generate=1000, max_new_tokens=1, **settings)))
     assert set(found) == set(shares)
@@ -150,7 +149,7 @@ def test_tokens_are_drawn_by_their_shares(
         assert found[letter] / found.total() == pytest.approx(share, abs=0.07)
 
 
-def test_the_same_seed_gives_the_same_texts(flat: GPTSANGenerator) -> None:
+def test_the_same_seed_gives_the_same_texts(flat: GPTSanGenerator) -> None:
     settings = partial(GenerateConfig, num_generate=8, max_new_tokens=20)
     state = torch.get_rng_state()
     assert flat.continue_text("犬", settings(seed=3)) == flat.continue_text("犬", settings(seed=3))
@@ -158,7 +157,7 @@ def test_the_same_seed_gives_the_same_texts(flat: GPTSANGenerator) -> None:
     assert torch.equal(state, torch.get_rng_state())  # nobody else's numbers are drawn
 
 
-def test_texts_end_at_the_end_of_text_and_with_the_positions(flat: GPTSANGenerator) -> None:
+def test_texts_end_at_the_end_of_text_and_with_the_positions(flat: GPTSanGenerator) -> None:
     eot = flat.marks.eot
     assert len(flat.continue_text("犬")[0]) == CONTEXT + 1 - 2  # all positions but those of SOT and SEG
     with boosted(flat, [eot], math.log(0.3) + 30):  # one of the likely ones
@@ -171,24 +170,24 @@ def test_texts_end_at_the_end_of_text_and_with_the_positions(flat: GPTSANGenerat
 # What is refused
 
 
-def test_what_the_model_does_not_have_is_one_line(random: GPTSANGenerator, words: GPTSanTokenizer) -> None:
+def test_what_the_model_does_not_have_is_one_line(random: GPTSanGenerator, words: GPTSanTokenizer) -> None:
     with pytest.raises(UsageError, match="class 4"):
         random.continue_text("", GenerateConfig(spout="4"))
-    without = GPTSANGenerator(build(words, d_spout=0), words)
+    without = GPTSanGenerator(build(words, d_spout=0), words)
     with pytest.raises(UsageError, match="no spout"):
         without.continue_text("", GenerateConfig(spout=0))
     assert without.continue_text("犬", GenerateConfig(greedy=True))[0].startswith("犬")
 
 
-def test_what_does_not_fit_is_one_line(flat: GPTSANGenerator) -> None:
+def test_what_does_not_fit_is_one_line(flat: GPTSanGenerator) -> None:
     longest = "猫雨" * 23
     assert len(flat.continue_text(longest)[0]) == len(longest) + 1
     with pytest.raises(UsageError, match="context: 49 tokens"):
         flat.continue_text("犬", prefix=longest)
 
 
-def test_a_folder_with_another_tokenizer_is_one_line(random: GPTSANGenerator, tmp_path: Path) -> None:
+def test_a_folder_with_another_tokenizer_is_one_line(random: GPTSanGenerator, tmp_path: Path) -> None:
     random.model.save_pretrained(tmp_path)
     handmade.write(tmp_path, [*LETTERS, *"abcd", *SPECIALS])
     with pytest.raises(CourseError, match="do not belong together"):
-        GPTSANGenerator.open(tmp_path)
+        GPTSanGenerator.open(tmp_path)

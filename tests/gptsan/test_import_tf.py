@@ -9,10 +9,10 @@ import pytest
 import torch
 from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.import_tf import import_tf
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.shape import GPTSANShape
+from course_lib.gptsan.shape import GPTSanShape
 from course_lib.gptsan.tensor_bundle import TensorBundle
 from course_lib.gptsan.tf_names import hf_shapes, infer_shape, parameters, variables
 from hypothesis import given, settings
@@ -30,7 +30,7 @@ TENSORFLOWS = {
     "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAV/uAiyR1R9s=",
 }
 SHAPES = st.builds(
-    GPTSANShape, vocab_size=st.integers(5, 9), max_position_embeddings=st.integers(2, 6), d_model=st.sampled_from([4, 8]),
+    GPTSanShape, vocab_size=st.integers(5, 9), max_position_embeddings=st.integers(2, 6), d_model=st.sampled_from([4, 8]),
     num_heads=st.sampled_from([1, 2, 4]), num_experts=st.integers(1, 5), d_ff=st.integers(1, 5), d_ext=st.integers(1, 5),
     d_spout=st.integers(0, 3), num_switch_layers=st.integers(1, 3), num_ext_layers=st.integers(0, 2),
 )  # fmt: skip

@@ -11,8 +11,8 @@ import torch
 from course_lib.cli import main
 from course_lib.command_line import runs as memory_cli
 from course_lib.gptsan import memory
-from course_lib.gptsan.config import EncodeConfig, GptsanConfig
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.config import EncodeConfig, GPTSanRunConfig
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.run import recompute
 from course_lib.gptsan.samples import cross_entropy
@@ -33,7 +33,7 @@ CASES = {"extra": ("base", "none"), "spout": ("base", "onehot"), "all": (None, "
 
 def settings(ignore=None, spout="none", shape=SMALL, **sections):
     model = {"shape": shape, "ignore": ignore} | sections.pop("model", {})
-    return build(GptsanConfig, sections | {"model": model, "spout": {"mode": spout}})
+    return build(GPTSanRunConfig, sections | {"model": model, "spout": {"mode": spout}})
 
 
 @pytest.mark.parametrize(("layers", "size"), [(0, 2_778_964_992), (2, 2_805_984_256), (14, 2_960_235_520)])
@@ -43,7 +43,7 @@ def test_parameters_of_the_published_model(layers, size):
 
 def test_only_a_count_needs_torch():
     code = (
-        "import sys; from course_lib.cli import _main; from course_lib.gptsan import config; config.GptsanConfig(); "
+        "import sys; from course_lib.cli import _main; from course_lib.gptsan import config; config.GPTSanRunConfig(); "
         "_main(['memory', '--help']); _main(['memory', '-c', 'nothing.yaml']); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -138,7 +138,7 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
 ) -> None:
     """The same plan as for the product itself, whose config.json is read where model.checkpoint names it."""
     monkeypatch.setenv("COURSE_PROFILE", "tiny")
-    shape = to_dict(load(GptsanConfig, "gptsan-tiny.yaml").model.shape) | {"num_ext_layers": 1}
+    shape = to_dict(load(GPTSanRunConfig, "gptsan-tiny.yaml").model.shape) | {"num_ext_layers": 1}
     GPTSanConfig(**shape).save_pretrained(tmp_path)
     planned = memory_cli.planned(Path("gptsan-tiny-extra.yaml"), None)
     length = section("gptsan.classes", EncodeConfig).num_context

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from safetensors.torch import load_file
 from torch import Tensor

@@ -7,9 +7,9 @@ import pytest
 import torch
 from course_lib.evaluation import bits
 from course_lib.evaluation.windows import WindowSettings, score
-from course_lib.gptsan.generate import GPTSANGenerator
+from course_lib.gptsan.generate import GPTSanGenerator
 from course_lib.gptsan.layouts import Marks, pack
-from course_lib.gptsan.score import GptsanScorer
+from course_lib.gptsan.score import GPTSanScorer
 from course_lib.gptsan.tokenizer import GPTSanTokenizer
 
 from tests.gptsan.test_generate import CAT, DOG, build
@@ -18,18 +18,18 @@ TEXTS = ["犬", DOG, CAT, "外は雨だ！", DOG + "\n" + CAT]
 
 
 @pytest.fixture(scope="module")
-def generator(words: GPTSanTokenizer) -> GPTSANGenerator:
-    return GPTSANGenerator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
+def generator(words: GPTSanTokenizer) -> GPTSanGenerator:
+    return GPTSanGenerator(build(words, embedding_init_std=1.0, spout_init_std=1.0), words)
 
 
 # In Python, a class is a number, and 0 is one.
 @pytest.mark.parametrize("spout", ["none", "2", 0])
 def test_a_document_costs_what_its_training_example_costs(
-    generator: GPTSANGenerator, words: GPTSanTokenizer, spout: int | str
+    generator: GPTSanGenerator, words: GPTSanTokenizer, spout: int | str
 ) -> None:
     text = "犬が吠えた。外は雨だ！わんわんわん、あああ。"
     ((x, y),) = pack([text], words.swe, Marks.of(words.swe), 64)
-    scorer = GptsanScorer(generator, spout)
+    scorer = GPTSanScorer(generator, spout)
     assert (scorer.vector is None) == (spout == "none")
     length = max(at for at, label in enumerate(y) if label >= 0) + 1
     with torch.no_grad():
@@ -40,16 +40,16 @@ def test_a_document_costs_what_its_training_example_costs(
     assert found.bits == pytest.approx(nats / math.log(2), rel=1e-5)
 
 
-def test_batches_padding_and_neighbours_change_nothing(generator: GPTSANGenerator) -> None:
-    scorer = GptsanScorer(generator, "1")
+def test_batches_padding_and_neighbours_change_nothing(generator: GPTSanGenerator) -> None:
+    scorer = GPTSanScorer(generator, "1")
     sequences = [scorer.tokens(text, end=True) for text in TEXTS]
     alone = score(scorer, sequences, WindowSettings(batch_size=1))
     for one, batched in zip(alone, score(scorer, sequences, WindowSettings(batch_size=3)), strict=True):
         assert np.abs(one.log_probabilities - batched.log_probabilities).max() < 1e-5
 
 
-def test_later_windows_begin_like_a_training_example(generator: GPTSANGenerator) -> None:
-    scorer = GptsanScorer(generator)
+def test_later_windows_begin_like_a_training_example(generator: GPTSanGenerator) -> None:
+    scorer = GPTSanScorer(generator)
     tokens = scorer.tokens(DOG + "\n" + CAT, end=True)
     assert len(tokens.target) > scorer.room
     (found,) = score(scorer, [tokens], WindowSettings(window=16, stride=8))

@@ -8,12 +8,12 @@ import pytest
 import torch
 from course_lib.checkpoints.training_state import read_weights
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.config import EncodeConfig, GptsanConfig
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.config import EncodeConfig, GPTSanRunConfig
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.extra_stage import IGNORE, add_extra_stage
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.run import Gptsan
+from course_lib.gptsan.run import GPTSanRun
 from course_lib.gptsan.samples import Samples, cross_entropy, spout_vector
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.settings import config
@@ -33,7 +33,7 @@ STEPS = 8
 
 def export(run: Path, target: Path) -> dict[str, int]:
     """Export a run, given its folder."""
-    return Gptsan(config.load(GptsanConfig, run / run_dir.CONFIG)).export(target)
+    return GPTSanRun(config.load(GPTSanRunConfig, run / run_dir.CONFIG)).export(target)
 
 
 def inputs(folder: Path) -> Path:
@@ -63,7 +63,7 @@ def place(tmp_path_factory):
     return inputs(tmp_path_factory.mktemp("gptsan"))
 
 
-def settings(place: Path, run: Path, *overrides: str) -> GptsanConfig:
+def settings(place: Path, run: Path, *overrides: str) -> GPTSanRunConfig:
     values = {
         "model": {"checkpoint": str(place / "stage"), "ignore": str(place / "stage" / IGNORE)},
         "data": {"input": str(place / "examples"), "held_out": 0.2},
@@ -74,12 +74,12 @@ def settings(place: Path, run: Path, *overrides: str) -> GptsanConfig:
         "engine": {"output_dir": str(run), "max_steps": STEPS, "logging_freq": 1, "eval_freq": 4, "eval_iters": 1, "save_steps": 3},
         "launch": {"ranks": 2, "threads": 1, "device": "cpu"},
     }  # fmt: skip
-    return config.build(GptsanConfig, values, overrides)
+    return config.build(GPTSanRunConfig, values, overrides)
 
 
 @pytest.fixture(scope="module")
 def unbroken(place, tmp_path_factory):
-    return train(Gptsan(settings(place, tmp_path_factory.mktemp("runs") / "whole", "launch.ranks=1")))
+    return train(GPTSanRun(settings(place, tmp_path_factory.mktemp("runs") / "whole", "launch.ranks=1")))
 
 
 def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
@@ -103,7 +103,7 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     killed = settings(place, tmp_path / "run", "launch.ranks=1")
     kill_in_step(5, "gptsan train", killed)
     assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) == 3
-    resumed = train(Gptsan(killed), resume=True)
+    resumed = train(GPTSanRun(killed), resume=True)
     export(unbroken.folder, tmp_path / "one")
     export(resumed.folder, tmp_path / "two")
     one, two = read_tensors(tmp_path / "one"), read_tensors(tmp_path / "two")
@@ -111,12 +111,12 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     losses = ([entry["loss"] for entry in run.log if entry["kind"] == "train"] for run in (unbroken, resumed))
     assert next(losses) == next(losses)
     with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has uniform"):
-        train(Gptsan(settings(place, tmp_path / "run", "launch.ranks=1", "spout.mode=onehot")), resume=True)
+        train(GPTSanRun(settings(place, tmp_path / "run", "launch.ranks=1", "spout.mode=onehot")), resume=True)
 
 
 @pytest.mark.rehearse
 def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_path):
-    run = train(Gptsan(settings(
+    run = train(GPTSanRun(settings(
             place, tmp_path / "run", "zero.stage=3", "precision.dtype=bf16", "model.recompute=full", "spout.mode=none",
             "zero.stage3_param_persistence_threshold=0", "engine.max_steps=3",
         )))  # fmt: skip
@@ -129,7 +129,7 @@ def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_pat
 
 def test_in_16_bits_the_logits_take_16_bits(place, tmp_path):
     """DeepSpeed casts parameters and leaves buffers as they are: a bias in fp32 would make logits of fp32."""
-    model = Gptsan(settings(place, tmp_path / "run", "precision.dtype=bf16")).model()
+    model = GPTSanRun(settings(place, tmp_path / "run", "precision.dtype=bf16")).model()
     for parameter in model.parameters():
         parameter.data = parameter.data.bfloat16()
     assert model(torch.zeros(1, 8, dtype=torch.long)).logits.dtype == torch.bfloat16
@@ -143,7 +143,7 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
     chosen = settings(place, tmp_path / "run", "engine.max_steps=2", "spout.mode=none", "launch.ranks=1")
     values = config.to_dict(chosen) | {"model": {"shape": shape}}
     values["data"]["tokenizer"] = str(place / "words")
-    run = train(Gptsan(config.build(GptsanConfig, values)))
+    run = train(GPTSanRun(config.build(GPTSanRunConfig, values)))
     report = export(run.folder, tmp_path / "model")
     model = GPTSanForCausalLM.from_pretrained(tmp_path / "model")
     assert report["frozen"] == 9 and model.config.eos_token_id == 429  # the spout, which is not fed
@@ -169,7 +169,7 @@ def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
     for file in ("vocab.txt", "emoji.json"):
         (place / "short" / file).write_bytes((place / "words" / file).read_bytes())
     with pytest.raises(CourseError, match=words):
-        train(Gptsan(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
+        train(GPTSanRun(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
@@ -186,7 +186,7 @@ def test_spout_modes():
 
 
 def test_each_epoch_has_each_example_once_in_an_order_of_its_own(place):
-    examples = Gptsan(settings(place, place / "run")).examples()
+    examples = GPTSanRun(settings(place, place / "run")).examples()
     samples = Samples(examples, 2 * len(examples), 7, "onehot", 8)
     seen = [tuple(samples[index]["x"]) for index in range(len(samples))]
     first, second = seen[: len(examples)], seen[len(examples) :]

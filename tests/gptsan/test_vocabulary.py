@@ -4,10 +4,9 @@ from pathlib import Path
 import pytest
 from course_lib.errors import CourseError
 from course_lib.gptsan import vocabulary
-from course_lib.gptsan.emoji import emoji_tables
 from course_lib.gptsan.swe import EMOJI, SPECIALS
 from course_lib.gptsan.tokenizer import load_tokenizer
-from course_lib.gptsan.vocabulary import ALWAYS, build_vocabulary
+from course_lib.gptsan.vocabulary import ALWAYS, build_vocabulary, emoji_tables
 
 LEAST = len(SPECIALS) + len(ALWAYS)
 TEXTS = ["猫がねている。猫がないている。", "大学の猫と大學の犬　😀", "ねている犬 <b>5円</b> 2023年2023年"]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from course_lib.command_line import runs as memory_cli
-from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.config import GPTSanRunConfig
 from course_lib.prefix import products
 from course_lib.prefix.config import PrefixConfig
 from course_lib.settings.config import describe, load
@@ -40,7 +40,7 @@ def test_comments_are_true(name):
     ("heading", "kind", "sections"),
     [
         ("## Prefix tuning", PrefixConfig, ("kind", "task_name", "model", "data")),
-        ("## GPTSAN", GptsanConfig, ("kind", "model", "data", "spout", "loss")),
+        ("## GPTSAN", GPTSanRunConfig, ("kind", "model", "data", "spout", "loss")),
     ],
 )
 def test_readme_lists_every_setting(heading, kind, sections):

@@ -14,7 +14,7 @@ from typing import Any
 import sentencepiece
 import torch
 from course_lib.documents import read_texts
-from course_lib.gptsan.configuration import GPTSanConfig
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.vocabulary import build_vocabulary
 from course_lib.paths import data

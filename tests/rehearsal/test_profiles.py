@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from course_lib.corpus.config import Sources
-from course_lib.gptsan.config import RecipeConfig as GptsanRecipe
+from course_lib.gptsan.config import RecipeConfig as GPTSanRecipe
 from course_lib.prefix.config import RecipeConfig as PrefixRecipe
 from course_lib.settings.config import section
 from course_lib.workspace.chapters import CHAPTERS
@@ -77,7 +77,7 @@ def assert_texts(name: str, stage: Stage, workspace: Path) -> None:
 def assert_models(name: str, stage: Stage, workspace: Path) -> None:
     """The published models of the profile came from the Hub, in one format each, and no other models."""
     wanted = {
-        "gptsan": section("gptsan.recipe", GptsanRecipe, of=name).checkpoint,
+        "gptsan": section("gptsan.recipe", GPTSanRecipe, of=name).checkpoint,
         "prefix": section("prefix.recipe", PrefixRecipe, of=name).checkpoint,
     }
     asked = {path.removeprefix("/api/models/").partition("/tree")[0] for path in stage.downloaded() if "/api/" in path}

@@ -8,8 +8,8 @@ import torch
 from course_lib.command_line import serving
 from course_lib.errors import UsageError
 from course_lib.generation.generator import Generator
-from course_lib.gptsan.generate import GPTSANGenerator
-from course_lib.gptsan.generation_config import GenerateConfig
+from course_lib.gptsan.config import GenerateConfig
+from course_lib.gptsan.generate import GPTSanGenerator
 from course_lib.gptsan.swe import SPECIALS
 from course_lib.gptsan.tokenizer import load_tokenizer
 from course_lib.pretrain import text_codec
@@ -85,7 +85,7 @@ def test_a_text_longer_than_the_model_reads_is_refused_in_one_line(writer: demo.
 def test_one_genre_writes_what_its_class_does_and_weights_become_shares(mixed: demo.Mixed, letters: Path) -> None:
     mixed.write([0, 0.3, 0, 0], 1.0)
     assert mixed.shares.tolist() == [[0, 1, 0, 0]]
-    plain, prompt = GPTSANGenerator(mixed.model, load_tokenizer(letters)), mixed.prompt("")
+    plain, prompt = GPTSanGenerator(mixed.model, load_tokenizer(letters)), mixed.prompt("")
     how = GenerateConfig(spout=1, greedy=True, max_new_tokens=20)
     assert torch.equal(mixed.tokens(prompt, how), plain.tokens(prompt, how))
     mixed.write([0.5, 0, 1, 0.5], 1.0)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course_lib.gptsan.run import Gptsan
+from course_lib.gptsan.run import GPTSanRun
 from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.training import log
@@ -21,7 +21,7 @@ SITE = Path(__file__).with_name("held_site")
 
 def hold() -> None:
     """Make the loss of each kind of run wait in a step, of which the log does not yet tell."""
-    for kind in (Gpt2, Gptsan, PrefixRun):
+    for kind in (Gpt2, GPTSanRun, PrefixRun):
         kind.loss = _waiting(kind.loss)  # type: ignore[method-assign]
 
 

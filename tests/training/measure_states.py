@@ -13,8 +13,8 @@ from typing import Any
 
 import deepspeed
 import torch
-from course_lib.gptsan.configuration import GPTSanConfig
 from course_lib.gptsan.freeze import is_extra
+from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.models.causal import build_model
 from course_lib.models.config import ModelConfig

@@ -21,9 +21,9 @@ import torch
 import torch.distributed as dist
 from course_lib.checkpoints.training_state import read_weights
 from course_lib.errors import CourseError, UsageError
-from course_lib.gptsan.config import GptsanConfig
+from course_lib.gptsan.config import GPTSanRunConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
-from course_lib.gptsan.run import Gptsan
+from course_lib.gptsan.run import GPTSanRun
 from course_lib.models import frozen_base
 from course_lib.prefix.files import read
 from course_lib.prefix.model import PrefixModel
@@ -66,7 +66,7 @@ def with_muon(place: Path, folder: Path) -> Gpt2:
     return gpt2(place, folder, "optimizer.name=muon")
 
 
-def new_gptsan(place: Path, folder: Path) -> Gptsan:
+def new_gptsan(place: Path, folder: Path) -> GPTSanRun:
     values = config.to_dict(gptsan.settings(place / "gptsan", folder, *SHARED, "spout.mode=none"))
     shape = {
         "vocab_size": 430, "max_position_embeddings": 48, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 8,
@@ -74,11 +74,11 @@ def new_gptsan(place: Path, folder: Path) -> Gptsan:
     }  # fmt: skip
     values["model"] = {"shape": shape}
     values["data"]["tokenizer"] = str(place / "gptsan" / "words")
-    return Gptsan(config.build(GptsanConfig, values))
+    return GPTSanRun(config.build(GPTSanRunConfig, values))
 
 
-def extra_stage(place: Path, folder: Path) -> Gptsan:
-    return Gptsan(gptsan.settings(place / "gptsan", folder, *SHARED, "spout.mode=onehot"))
+def extra_stage(place: Path, folder: Path) -> GPTSanRun:
+    return GPTSanRun(gptsan.settings(place / "gptsan", folder, *SHARED, "spout.mode=onehot"))
 
 
 def a_prefix(place: Path, folder: Path) -> PrefixRun:
@@ -176,7 +176,7 @@ def moved(run: Run, folder: Path) -> Run:
 def exported(run: Run, target: Path) -> Any:
     """The model that a run exports, as its loss calls it."""
     run.export(target)
-    if isinstance(run, Gptsan):
+    if isinstance(run, GPTSanRun):
         return GPTSanForCausalLM.from_pretrained(target)
     if isinstance(run, PrefixRun) and run.settings.model.method == "full":
         return PrefixModel(AutoModelForCausalLM.from_pretrained(target), None)

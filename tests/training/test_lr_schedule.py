@@ -82,8 +82,8 @@ def test_shares_that_fill_the_length_are_allowed():
 
 @pytest.mark.parametrize("kind", ["gptsan", "prefix"])
 def test_muon_trains_only_gpt2(kind):
-    from course_lib.gptsan.config import GptsanConfig
+    from course_lib.gptsan.config import GPTSanRunConfig
     from course_lib.prefix.config import PrefixConfig
 
     with pytest.raises(UsageError, match="optimizer.name: muon is not allowed"):
-        build({"gptsan": GptsanConfig, "prefix": PrefixConfig}[kind], {"optimizer": MUON})
+        build({"gptsan": GPTSanRunConfig, "prefix": PrefixConfig}[kind], {"optimizer": MUON})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from course_lib.checkpoints.training_state import read_weights
-from course_lib.gptsan.run import Gptsan
+from course_lib.gptsan.run import GPTSanRun
 from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
@@ -47,7 +47,7 @@ def kinds(places: dict[str, Path]) -> dict[str, Make]:
         "GPT-2, stage 2, offload": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=2", "zero.offload_optimizer=true"),
         "GPT-2, stage 3, offload": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=3", "zero.offload_optimizer=true", EVERY),
         "GPT-2, stage 2, bf16": one(Gpt2, pretrain, *PRETRAIN, "zero.stage=2", bf16),
-        "GPTSAN, stage 3": one(Gptsan, gptsan, *SHARED, "zero.stage=3", EVERY),
+        "GPTSAN, stage 3": one(GPTSanRun, gptsan, *SHARED, "zero.stage=3", EVERY),
         "prefix, stage 3": one(PrefixRun, prefix, *PREFIX, "zero.stage=3", EVERY),
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from course_lib.gptsan.run import Gptsan
+from course_lib.gptsan.run import GPTSanRun
 from course_lib.models import frozen_base
 from course_lib.prefix.files import read
 from course_lib.prefix.model import PrefixModel
@@ -52,7 +52,7 @@ def runs_of(place: Path, run: Path, micro: int, number: int = 1) -> dict[str, Ru
         "GPT-2": Gpt2(pretrain.settings(place / "gpt2", run / "gpt2", *packed)),
         "GPT-NeoX": Gpt2(pretrain.settings(place / "gpt2", run / "neox", *packed, *neox, *sharded)),
         "prefix": PrefixRun(prefix.settings(place / "prefix", run / "prefix", *more, "data.form=pairs", "zero.stage=2")),
-        "GPTSAN": Gptsan(gptsan.settings(
+        "GPTSAN": GPTSanRun(gptsan.settings(
             place / "gptsan", run / "gptsan", *more, "loss.router_balance=0", "loss.router_jitter=0", "loss.z_loss=0.1",
             "spout.mode=onehot",
         )),

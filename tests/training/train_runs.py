@@ -7,14 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from course_lib.gptsan.run import Gptsan
+from course_lib.gptsan.run import GPTSanRun
 from course_lib.prefix.run import PrefixRun
 from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.settings import config
 from course_lib.training.loop import train
 from course_lib.training.run import Run
 
-KINDS: dict[str, type[Run]] = {kind.verb: kind for kind in (Gpt2, Gptsan, PrefixRun)}
+KINDS: dict[str, type[Run]] = {kind.verb: kind for kind in (Gpt2, GPTSanRun, PrefixRun)}
 
 
 def main(resume: bool, verbs: list[str], files: list[Path]) -> None:

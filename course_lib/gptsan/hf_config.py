@@ -1,5 +1,6 @@
-"""A GPTSAN model on disk: its configuration, with the published keys and those of this implementation, and weights."""
+"""A GPTSAN in the format of transformers: its configuration class, and config.json and weights read from a folder."""
 
+from dataclasses import asdict, fields, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,16 +12,22 @@ from transformers import PreTrainedConfig
 from course_lib.checkpoints import weight_files
 from course_lib.errors import CourseError, one_line
 from course_lib.files import read_json
-from course_lib.gptsan.shape import EMBEDDINGS, MODEL_TYPE, read_shape
+from course_lib.gptsan.shape import EMBEDDINGS, MODEL_TYPE, GPTSanShape, read_shape
+from course_lib.settings.config import build
+
+# The fields of GPTSanShape with its defaults. They are not frozen, because transformers assigns to them.
+_ShapeFields: Any = make_dataclass(
+    "_ShapeFields", [(name, Any, value) for name, value in asdict(GPTSanShape()).items()]
+)
 
 
 @strict
-class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
-    """Shape and routing of a GPTSAN model. The defaults match the published 2.8-billion-parameter model.
+class GPTSanConfig(PreTrainedConfig, _ShapeFields):  # type: ignore[misc]
+    """Configuration of a GPTSAN model in transformers: the fields of GPTSanShape and those below.
 
-    Other keys in the published file have no effect here: the router computes in fp32 without a bias, weights begin as
-    in tanreinama/GPTSAN, token types mark the prefix, and a full expert gives 0 as in the original code (in the
-    transformers port, x · router probability).
+    The defaults match the published 2.8-billion-parameter model. Other keys in the published file have no effect here:
+    the router computes in fp32 without a bias, weights begin as in tanreinama/GPTSAN, token types mark the prefix, and
+    a full expert gives 0 as in the original code (in the transformers port, x · router probability).
     """
 
     model_type = MODEL_TYPE
@@ -30,16 +37,6 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
         "num_hidden_layers": "num_layers",
     }
 
-    vocab_size: int = 36000
-    max_position_embeddings: int = 1280
-    d_model: int = 1024
-    d_ff: int = 8192  # hidden width of an expert
-    d_ext: int = 4096  # hidden width of an extra layer
-    d_spout: int = 128  # width of the spout; 0: none
-    num_switch_layers: int = 10
-    num_ext_layers: int = 0
-    num_heads: int = 16
-    num_experts: int = 16
     layer_norm_epsilon: float = 1e-5
     use_cache: bool = True
     tie_word_embeddings: bool = True
@@ -53,15 +50,21 @@ class GPTSanConfig(PreTrainedConfig):  # type: ignore[misc]
     eval_capacity_factor: float | int = 2.0
     router_jitter_noise: float | int = 0.0  # in training: router input times noise from 1 ± this; original code: 0.01
     router_balance_coef: float | int = 1e-2
-    # Standard deviations of new weights, as in the original code. Each tanh layer in the spout scales the signal by
-    # about spout_init_std · √d_spout (0.11 with the defaults), so a narrow spout needs a larger value.
-    embedding_init_std: float | int = 0.02
-    spout_init_std: float | int = 0.01
+
+    @property
+    def shape(self) -> GPTSanShape:
+        """The shape alone. Raises UsageError if one of its values is not allowed."""
+        return build(GPTSanShape, {field.name: getattr(self, field.name) for field in fields(GPTSanShape)})
+
+    def validate_shape(self) -> None:
+        """Raise UsageError if a value of the shape is not allowed; `strict` calls this for each new configuration."""
+        _ = self.shape
 
     @property
     def num_layers(self) -> int:
         """Total number of switch layers and extra layers."""
-        return self.num_switch_layers + self.num_ext_layers
+        layers: int = self.num_switch_layers + self.num_ext_layers
+        return layers
 
     def __post_init__(self, **others: Any) -> None:
         # The published config.json contains num_layers, which is a property here.
