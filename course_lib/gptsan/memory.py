@@ -11,7 +11,7 @@ from typing import Any
 
 from course_lib.checkpoints.number_formats import BYTES
 from course_lib.gptsan.freeze import BLOCK, SPOUT
-from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS
+from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, GPTSanShape
 from course_lib.settings.config import to_dict
 from course_lib.training.memory import Layer, Parameter, Sizes, parameters_of
 
@@ -24,8 +24,8 @@ NOT_CAST = ("router.", "position_embeddings.")
 
 
 @cache
-def parameters(shape: Any) -> tuple[Parameter, ...]:
-    """Return the parameters of a model of a shape (GPTSanShape), in its order."""
+def parameters(shape: GPTSanShape) -> tuple[Parameter, ...]:
+    """Return the parameters of a model of this shape, in its order."""
     import torch
 
     from course_lib.gptsan.hf_config import GPTSanConfig
@@ -37,10 +37,10 @@ def parameters(shape: Any) -> tuple[Parameter, ...]:
         return parameters_of(GPTSanForCausalLM(GPTSanConfig(**to_dict(shape), **ids)))
 
 
-def sizes(settings: Any, shape: Any, length: int, autocast: bool) -> Sizes:
+def sizes(settings: Any, shape: GPTSanShape, length: int, autocast: bool) -> Sizes:
     """Return the sizes of a run with these settings, a GPTSanRunConfig, on examples of `length` tokens.
 
-    `shape` is a GPTSanShape. With `autocast`, the trained weights are in fp32, and so are the norms and the residual
+    With `autocast`, the trained weights are in fp32, and so are the norms and the residual
     stream on a GPU; frozen weights and matrix products are in the run's dtype.
     """
     frozen = settings.frozen(shape)
@@ -83,7 +83,7 @@ def sizes(settings: Any, shape: Any, length: int, autocast: bool) -> Sizes:
 
 
 def _layer(
-    settings: Any, shape: Any, length: int, autocast: bool, number: int, parameters: Iterable[Parameter]
+    settings: Any, shape: GPTSanShape, length: int, autocast: bool, number: int, parameters: Iterable[Parameter]
 ) -> Layer:
     """Return layer `number`, a switch layer or an extra layer, with its parameters."""
     is_switch, learns = number < shape.num_switch_layers, any(each.trained for each in parameters)
@@ -135,7 +135,7 @@ def _casts(parameters: Iterable[Parameter], width: int) -> int:
 
 
 def _flops_per_token(
-    shape: Any,
+    shape: GPTSanShape,
     length: int,
     counted: Iterable[Parameter],
     blocks: Sequence[Iterable[Parameter]],
