@@ -241,7 +241,8 @@ def _check_tokenizer(kind: Any) -> str | None:
     ):
         if seconds > loop / FASTER:
             return tr("too slow: {seconds:.2f} s; the loops of 3.1 take about {loop:.2f}, and at most {limit:.2f} are "
-                      "wanted: {advice}.", seconds=seconds, loop=loop, limit=loop / FASTER, advice=tr(advice))  # fmt: skip
+                      "wanted: {advice}.",
+                      seconds=seconds, loop=loop, limit=loop / FASTER, advice=tr(advice))  # fmt: skip
     return _other_ids(mine, lines, lines[::20], MORE)
 
 
