@@ -2,7 +2,7 @@
 
 A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered, `check` prints the
 task. `choose` gives later cells the learner's function, or the course's where that is not right yet. `answers` compares
-results, `folded` reads solutions from the notebooks, and `display` shows a verdict in Jupyter.
+results, `from_notebook` reads solutions from the notebooks, and `display` shows a verdict in Jupyter.
 """
 
 import ast
@@ -13,12 +13,12 @@ from textwrap import dedent
 from typing import Any, TypeVar
 
 from course_lib.errors import UsageError
-from course_lib.exercises.answers import Case, judge, plain
-from course_lib.exercises.display import folded_hints, folded_solution, show, verdict
-from course_lib.exercises.folded import Code, folded
+from course_lib.exercises.answers import Case, judge_cases, plain
+from course_lib.exercises.display import hints_html, show, solution_html, verdict_html
+from course_lib.exercises.notebook_solutions import SEE_FOLDED_CELL, Code, from_notebook
 from course_lib.language.words import tr
 
-__all__ = ["Case", "Chapter", "Code", "Exercise", "folded"]
+__all__ = ["SEE_FOLDED_CELL", "Case", "Chapter", "Code", "Exercise", "from_notebook"]
 
 T = TypeVar("T")
 
@@ -49,17 +49,17 @@ class Exercise:
     """An exercise: its task, check, hints and solution."""
 
     task: str
-    # Cases for `judge`, or a function that takes a plain answer and returns what is wrong with it, None if nothing is.
+    # Cases for `judge_cases`, or a function that takes a plain answer and returns what is wrong with it, or None.
     check: Sequence[Case] | Callable[[Any], str | None]
     hints: tuple[str, ...]  # from vague to precise
-    # A right answer: a value, a function whose source is printed, or code, such as that of a folded cell.
+    # A right answer: a value, a function whose source is printed, or `Code`, such as that of a folded cell.
     solution: Any
     explanation: str  # printed after the solution
 
     def problem(self, answer: Any) -> str | None:
         """Return what is wrong with an answer, or None if it is right. Raises nothing."""
         try:
-            return self.check(plain(answer)) if callable(self.check) else judge(answer, self.check)
+            return self.check(plain(answer)) if callable(self.check) else judge_cases(answer, self.check)
         # An answer of another form, or the learner's function in it, may raise any exception.
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
@@ -67,8 +67,11 @@ class Exercise:
 
     def code(self) -> str:
         """Return the solution as Python code."""
-        code = inspect.getsource(self.solution) if callable(self.solution) else repr(self.solution)
-        return dedent(code).rstrip()
+        if isinstance(self.solution, Code):
+            return self.solution
+        if callable(self.solution):
+            return dedent(inspect.getsource(self.solution)).rstrip()
+        return repr(self.solution)
 
     def texts(self) -> Iterator[str]:
         """Yield the texts of the exercise, for the catalogues."""
@@ -99,10 +102,10 @@ class Chapter:
             return
         problem, title = exercise.problem(answer), tr("Exercise {number}", number=number)
         if problem is None:
-            html = verdict(True, title) + folded_solution(exercise.code(), tr(exercise.explanation))
+            html = verdict_html(True, title) + solution_html(exercise.code(), tr(exercise.explanation))
             show(tr("Exercise {number}: right.", number=number), html)
         else:
-            html = verdict(False, f"{title}. {problem}") + folded_hints(self._hints(number))
+            html = verdict_html(False, f"{title}. {problem}") + hints_html(self._hints(number))
             show(tr("Exercise {number}: not yet. {problem}", number=number, problem=problem), html)
 
     def choose(self, number: int, yours: T, ours: T) -> T:
@@ -115,13 +118,13 @@ class Chapter:
         index = min(self._hints_given.get(number, 0), len(hints) - 1)
         self._hints_given[number] = index + 1
         text = tr("Hint {number} of {all}: {hint}", number=index + 1, all=len(hints), hint=hints[index])
-        show(text, folded_hints(hints, index, " open"))
+        show(text, hints_html(hints, index, " open"))
 
     def solution(self, number: int) -> None:
         """Show the solution and its explanation; in Jupyter they are folded."""
         exercise = self._get(number)
         code, explanation = exercise.code(), tr(exercise.explanation)
-        show(f"{code}\n# {explanation}", folded_solution(code, explanation))
+        show(f"{code}\n# {explanation}", solution_html(code, explanation))
 
     def _hints(self, number: int) -> list[str]:
         return [tr(hint) for hint in self._get(number).hints]

@@ -1,4 +1,4 @@
-"""Learners' answers: conversion to plain Python values, comparison, and one judge for cases and usual mistakes."""
+"""Learners' answers: conversion to plain Python values, comparison, and two judges: of plain results and of tensors."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -11,44 +11,58 @@ from course_lib.language.words import tr
 if TYPE_CHECKING:
     from torch import Tensor
 
-# A call of the learner's function: its arguments, the right result, and what helps if the result is another one. Cases
-# for tensors have no advice; mistakes have it.
-Case = tuple[tuple[Any, ...], Any, str] | tuple[tuple[Any, ...], Any]
-# A wrong result, and advice for the learner who has it.
+# A call of a function that returns plain values: its arguments, the right result, and what helps if it is another one.
+Case = tuple[tuple[Any, ...], Any, str]
+# A call of a function that returns a tensor: its arguments and the right tensor.
+TensorCall = tuple[tuple[Any, ...], Any]
+# A wrong tensor, and advice for the learner who has it.
 Mistake = tuple[Any, str]
-# Relative and absolute difference of two numbers that count as equal: plain ones, and those of tensors.
-PLAIN, TENSOR = (1e-6, 1e-6), (1e-4, 1e-5)
+# In the arguments of both judges, a right or wrong result may also be a function that computes it from the arguments of
+# the call.
+# Relative and absolute difference of two numbers that count as equal.
+PLAIN_TOLERANCE, TENSOR_TOLERANCE = (1e-6, 1e-6), (1e-4, 1e-5)
 
 
-def judge(answer: Any, cases: Sequence[Case], mistakes: Sequence[Mistake] = (), peer: str = "") -> str | None:
-    """Return what is wrong with the learner's function, or None if its result is right in every case.
+def judge_cases(answer: Any, cases: Sequence[Case]) -> str | None:
+    """Return what is wrong with the learner's function in the first case that fails, or None if none fails.
 
-    A right or wrong result may be a function that computes it from the arguments. The learner's function gets a copy of
-    the arguments, because it may change a list in place.
-
-    Args:
-        answer: the learner's function.
-        cases: calls with their right results.
-        mistakes: of results that are tensors: wrong results, each with advice.
-        peer: of results that are tensors: who made the right ones, such as "PyTorch".
+    The learner's function gets a copy of the arguments, because it may change a list in place.
     """
     if not callable(answer):
-        kind = type(answer).__name__
-        return tr("expected a function, got {kind}: write its name without parentheses.", kind=kind)
-    for arguments, right, *advice in cases:
-        expected = _result(right, arguments)
-        if peer:
-            found = answer(*deepcopy(arguments))
-            problem = compare(found, expected, [(_result(each, arguments), text) for each, text in mistakes], peer)
-        else:
-            problem = _run(answer, arguments, plain(expected), *advice)
-        if problem:
+        return _no_function(answer)
+    for arguments, right, advice in cases:
+        if problem := _run(answer, arguments, plain(_result(right, arguments)), advice):
             return problem
     return None
 
 
-def _result(right: Any, arguments: tuple[Any, ...]) -> Any:
-    return right(*arguments) if callable(right) else right
+def judge_tensors(answer: Any, calls: Sequence[TensorCall], mistakes: Sequence[Mistake], peer: str) -> str | None:
+    """Return what is wrong with the first wrong tensor of the learner's function, or None if all are right.
+
+    Args:
+        answer: the learner's function. It gets a copy of the arguments.
+        calls: calls with the right tensors.
+        mistakes: wrong tensors, each with advice.
+        peer: who made the right tensors, such as "PyTorch".
+    """
+    if not callable(answer):
+        return _no_function(answer)
+    for arguments, right in calls:
+        expected = _result(right, arguments)
+        found = answer(*deepcopy(arguments))
+        wrong = [(_result(each, arguments), advice) for each, advice in mistakes]
+        if problem := compare(found, expected, wrong, peer):
+            return problem
+    return None
+
+
+def _no_function(answer: Any) -> str:
+    kind = type(answer).__name__
+    return tr("expected a function, got {kind}: write its name without parentheses.", kind=kind)
+
+
+def _result(result: Any, arguments: tuple[Any, ...]) -> Any:
+    return result(*arguments) if callable(result) else result
 
 
 def _run(answer: Any, arguments: tuple[Any, ...], expected: Any, advice: str) -> str | None:
@@ -87,19 +101,26 @@ def compare(result: Any, expected: "Tensor", mistakes: Sequence[Mistake], peer: 
         return tr("expected a tensor, got {kind}: end with return.", kind=type(result).__name__)
     if _close(result, expected):
         return None
-    for wrong, advice in mistakes:
-        if _close(result, wrong):
-            return tr("{advice}.", advice=tr(advice))
+    if advice := known_mistake(result, mistakes):
+        return advice
     if result.shape != expected.shape:
         return tr("expected the shape {wanted}, got {got}.", wanted=[*expected.shape], got=[*result.shape])
     gap = (result.double() - expected.double()).abs().max().item()
     return tr("the largest difference from {peer} is {gap:.1e}.", peer=tr(peer), gap=gap)
 
 
+def known_mistake(result: "Tensor", mistakes: Sequence[Mistake]) -> str | None:
+    """Return the advice of the mistake whose tensor the learner has, or None if it is none of them."""
+    for wrong, advice in mistakes:
+        if _close(result, wrong):
+            return tr("{advice}.", advice=tr(advice))
+    return None
+
+
 def _close(result: "Tensor", expected: "Tensor") -> bool:
     import torch
 
-    relative, absolute = TENSOR
+    relative, absolute = TENSOR_TOLERANCE
     result, expected = result.detach(), expected.detach()
     return result.shape == expected.shape and torch.allclose(
         result.to(expected.dtype), expected, relative, absolute, equal_nan=True
@@ -121,8 +142,10 @@ def same(result: Any, expected: Any) -> bool:
     if isinstance(expected, list):
         return isinstance(result, list) and len(result) == len(expected) and all(map(same, result, expected))
     if isinstance(expected, Real) and isinstance(result, Real):
-        exact = isinstance(expected, Integral) and isinstance(result, Integral)
-        return bool(result == expected if exact else isclose(result, expected, rel_tol=PLAIN[0], abs_tol=PLAIN[1]))
+        if isinstance(expected, Integral) and isinstance(result, Integral):
+            return bool(result == expected)
+        relative, absolute = PLAIN_TOLERANCE
+        return isclose(result, expected, rel_tol=relative, abs_tol=absolute)
     return bool(result == expected)
 
 

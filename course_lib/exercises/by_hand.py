@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from course_lib.corpus.products import has_world
-from course_lib.exercises import Chapter, Code, Exercise, folded, tiles
-from course_lib.exercises.answers import compare, judge
+from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
+from course_lib.exercises.answers import compare, judge_tensors, known_mistake
+from course_lib.exercises.tiles import check_tiled
 from course_lib.language.words import mark, tr
 
 HEADS, HIDDEN, VOCABULARY = 3, 12, 11
@@ -38,6 +39,7 @@ def _future(rows: int, columns: int, diagonal: int = 1) -> Tensor:
     return torch.ones(rows, columns).triu(diagonal).bool()
 
 
+# Exercise 4a.1: attend
 def _check_attend(attend: Any) -> str | None:
     q, k, v = (_numbers(2, HEADS, 5, 4, seed=seed) for seed in range(3))
     scores, future = _scores(q, k), _future(5, 5)
@@ -56,9 +58,10 @@ def _check_attend(attend: Any) -> str | None:
         (scores.masked_fill(_future(5, 5, 0), -torch.inf).softmax(-1) @ v,
          mark("some numbers are not finite: each token may read itself, so triu(1), not triu(0)")),
     )  # fmt: skip
-    return judge(attend, [((q, k, v), _causal)], mistakes, "scaled_dot_product_attention")
+    return judge_tensors(attend, [((q, k, v), _causal)], mistakes, "scaled_dot_product_attention")
 
 
+# Exercise 4a.8: attend_stored
 def _check_cached(attend: Any) -> str | None:
     if problem := _check_attend(attend):
         return problem
@@ -71,7 +74,7 @@ def _check_cached(attend: Any) -> str | None:
         (lambda q, k, v: _scores(q, k).softmax(-1) @ v,
          mark("several new rows must not see each other's future: mask them, too")),
     )  # fmt: skip
-    return judge(attend, cases, mistakes, mark("the last rows without a cache"))
+    return judge_tensors(attend, cases, mistakes, mark("the last rows without a cache"))
 
 
 def _library() -> Any:
@@ -99,6 +102,7 @@ def _loaded(made: Any, source: Any) -> Any:
     return made
 
 
+# Exercise 4a.2: Attention.forward
 @torch.no_grad()
 def _check_attention(attention: Any) -> str | None:
     peer, x = _library().transformer.h[0].attn, _numbers(2, 5, HIDDEN)
@@ -119,9 +123,10 @@ def _check_attention(attention: Any) -> str | None:
         (peer.c_proj(side_by_side(_causal(k, q, v))), mark("the order of c_attn is queries, keys, values")),
     )  # fmt: skip
     made = _loaded(attention(HIDDEN, HEADS), peer)
-    return judge(made, [((x,), peer(x)[0])], mistakes, "GPT2Attention")
+    return judge_tensors(made, [((x,), peer(x)[0])], mistakes, "GPT2Attention")
 
 
+# Exercise 4a.3: Block.forward
 @torch.no_grad()
 def _check_block(block: Any) -> str | None:
     peer, x = _library().transformer.h[0], _numbers(2, 5, HIDDEN)
@@ -140,7 +145,7 @@ def _check_block(block: Any) -> str | None:
         (two(behind + mlp(behind)), mark("in GPT-2, the norms stand before attention and MLP, not behind the sum")),
     )
     made = _loaded(block(HIDDEN, HEADS, 4 * HIDDEN), peer)
-    return judge(made, [((x,), _output(peer, x))], mistakes, "GPT2Block")
+    return judge_tensors(made, [((x,), _output(peer, x))], mistakes, "GPT2Block")
 
 
 def _output(block: Any, x: Tensor) -> Any:
@@ -149,6 +154,7 @@ def _output(block: Any, x: Tensor) -> Any:
     return result if isinstance(result, Tensor) else result[0]
 
 
+# Exercise 4a.4: GPT2.forward
 @torch.no_grad()
 def _check_model(model: Any) -> str | None:
     library = _library()
@@ -181,9 +187,10 @@ def _check_model(model: Any) -> str | None:
         (lambda ids, start=0: logits(peer.ln_f(through(embedded(ids, start), 1))), mark("x goes through all blocks")),
         (lambda ids, start=0: logits(peer.ln_f(embedded(ids, start))), mark("x goes through the blocks")),
     )  # fmt: skip
-    return judge(made, [((ids,), right), ((ids, 3), right)], mistakes, "GPT2LMHeadModel")
+    return judge_tensors(made, [((ids,), right), ((ids, 3), right)], mistakes, "GPT2LMHeadModel")
 
 
+# Exercise 4a.5: cross_entropy
 def _check_loss(loss: Any) -> str | None:
     logits, targets = 3 * _numbers(2, 5, VOCABULARY), torch.arange(10).view(2, 5)
 
@@ -207,7 +214,7 @@ def _check_loss(loss: Any) -> str | None:
          mark("the logarithm of the mean is not the mean of the logarithms")),
     )  # fmt: skip
     cases = [((logits, targets), right), ((1000 * logits, targets), right)]
-    return judge(loss, cases, mistakes, "cross_entropy")
+    return judge_tensors(loss, cases, mistakes, "cross_entropy")
 
 
 RATES = (1e-2, 2e-2, 1e-2)
@@ -227,6 +234,7 @@ def _updated(decayed: float = 0.1, others: float = 0.0, kind: Any = torch.optim.
     return torch.cat([weight.detach().flatten() for weight in weights])
 
 
+# Exercise 4a.6: AdamW.step
 def _check_adamw(adamw: Any) -> str | None:
     weights = [torch.nn.Parameter(_numbers(3, 2)), torch.nn.Parameter(_numbers(3, seed=1))]
     optimizer = adamw(iter(weights))
@@ -246,10 +254,12 @@ def _check_adamw(adamw: Any) -> str | None:
         (_updated(0.0, 0.1), mark("decay matrices, not biases")),
     )  # fmt: skip
     found = torch.cat([weight.detach().flatten() for weight in weights])
-    problem = compare(found, _updated(), mistakes, "torch.optim.AdamW")
-    return problem and problem + " " + tr(
-        "Usual causes: t does not grow, or a moment is not divided by its own 1 − βᵗ."
-    )
+    if advice := known_mistake(found, mistakes):
+        return advice
+    problem = compare(found, _updated(), (), "torch.optim.AdamW")
+    if problem is None:
+        return None
+    return problem + " " + tr("Usual causes: t does not grow, or a moment is not divided by its own 1 − βᵗ.")
 
 
 def _toy() -> Any:
@@ -290,18 +300,19 @@ def _learned(
     return losses
 
 
+# Exercise 4a.7: learn
 def _check_learn(learn: Any) -> str | None:
     batches = torch.randint(7, (40, 2, 6), generator=torch.Generator().manual_seed(0))
     if (got := sum(1 for _ in learn(_toy(), batches, 0.02))) != len(batches):
         return tr("expected {wanted} losses, one a batch, got {got}: yield each.", wanted=len(batches), got=got)
 
-    def losses(**given: Any) -> Tensor:
-        return torch.tensor([float(loss) for loss in learn(_toy(), batches, 0.02, **given)])
+    def losses(settings: dict[str, Any]) -> Tensor:
+        return torch.tensor([float(loss) for loss in learn(_toy(), batches, 0.02, **settings)])
 
-    def right(**given: Any) -> Tensor:
-        return torch.tensor(_learned(batches, **given))
+    def trained(settings: dict[str, Any]) -> Tensor:
+        return torch.tensor(_learned(batches, **settings))
 
-    changes: tuple[tuple[dict[str, Any], str], ...] = (
+    mistaken_settings: tuple[tuple[dict[str, Any], str], ...] = (
         ({"shift": 0}, mark("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]")),
         ({"rises": False}, mark("the rate rises for `warm_up` steps: rate · t / warm_up")),
         ({"falls": False}, mark("after the warm-up the rate falls along half a cosine to 0")),
@@ -309,14 +320,17 @@ def _check_learn(learn: Any) -> str | None:
         ({"warm_up": 20}, mark("the warm-up takes `warm_up` steps, not always 20")),
         ({"clip": None}, mark("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_")),
     )
-    given: dict[str, Any]
-    for given in ({}, {"warm_up": 10, "clip": 0.2}):
-        mistakes = [(right(**given | change), advice) for change, advice in changes]
-        if problem := compare(losses(**given), right(**given), mistakes, mark("PyTorch's own training")):
+    # In the first round, a warm-up of 20 steps and no clipping are right: `compare` looks for mistakes only in a result
+    # that is not the right one.
+    rounds: tuple[dict[str, Any], ...] = ({}, {"warm_up": 10, "clip": 0.2})
+    for settings in rounds:
+        mistakes = [(trained({**settings, **mistaken}), advice) for mistaken, advice in mistaken_settings]
+        if problem := compare(losses(settings), trained(settings), mistakes, mark("PyTorch's own training")):
             return problem
     return None
 
 
+# Exercise 4a.9: top_p
 def _check_top_p(top_p: Any) -> str | None:
     from transformers import TopPLogitsWarper
 
@@ -342,9 +356,10 @@ def _check_top_p(top_p: Any) -> str | None:
         (lambda chances, p: functional.normalize(chances * (chances >= p), p=1, dim=-1),
          mark("p is compared with the sum of the larger probabilities, not with each one")),
     )  # fmt: skip
-    return judge(top_p, [((chances, 0.7), right), ((chances, 0.8), right)], mistakes, "TopPLogitsWarper")
+    return judge_tensors(top_p, [((chances, 0.7), right), ((chances, 0.8), right)], mistakes, "TopPLogitsWarper")
 
 
+# Exercise 4a.10: rope
 def _check_rope(rope: Any) -> str | None:
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
@@ -377,7 +392,7 @@ def _check_rope(rope: Any) -> str | None:
     )  # fmt: skip
     x = _numbers(2, 1, 5, 8)
     cases = [((x,), right), ((x, 3), right)]
-    return judge(
+    return judge_tensors(
         lambda x, start=0: rope(x, start=start) if start else rope(x), cases, mistakes, mark("transformers' Llama")
     )
 
@@ -392,6 +407,7 @@ def _loss_of(trial: Any, rate: float) -> float:
     return float(trial(rate))
 
 
+# Exercise 4a.11: a learning rate
 def _check_rate(answer: Any) -> str | None:
     """Run the notebook's experiment with the learner's rate, and with the usual one to compare."""
     trial, rate = answer
@@ -450,6 +466,7 @@ def _bytes(texts: list[str]) -> Tensor:
     return torch.tensor(list("".join(texts).encode()))
 
 
+# Exercise 4a.12: byte_model
 def _check_bytes(byte_model: Any) -> str | None:
     """Let the learner's function train a model, and measure it."""
     loss = _byte_loss(byte_model(_bytes(articles())))
@@ -466,7 +483,6 @@ def _check_bytes(byte_model: Any) -> str | None:
     )
 
 
-FOLDED = "The course's version stands in the folded cell below the exercise."
 CHAPTER = Chapter(
     Exercise(
         "write attend(q, k, v): scores, mask, softmax, and the weighted sum of the values",
@@ -476,8 +492,8 @@ CHAPTER = Chapter(
             "The mask: torch.ones(seq, seq).triu(1).bool() is true right of the diagonal; masked_fill puts -torch.inf "
             "there.",
         ),
-        folded("04_gpt2_by_hand", "attend_ours"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "attend_ours"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write Attention.forward(x): c_attn, cut into heads, attend, heads side by side, c_proj",
@@ -487,15 +503,15 @@ CHAPTER = Chapter(
             "part.view(batch, seq, self.heads, -1).transpose(1, 2) puts the heads before the positions; the same "
             "transpose, then reshape(batch, seq, hidden), puts them back.",
         ),
-        folded("04_gpt2_by_hand", "AttentionOurs"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "AttentionOurs"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write Block.forward(x): two sums, one with attention and one with the MLP, each behind its norm",
         _check_block,
         ("x = x + what attention makes of ln_1(x).", "Then return x + what the MLP makes of ln_2(x), with the new x."),
-        folded("04_gpt2_by_hand", "BlockOurs"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "BlockOurs"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write GPT2.forward(ids, start=0): two embeddings, the blocks, the last norm, the output layer",
@@ -504,8 +520,8 @@ CHAPTER = Chapter(
             "self.wte(ids) and self.wpe.weight[start : start + seq] have shapes that can be added.",
             "After all blocks of self.h: self.ln_f(x) @ self.wte.weight.T.",
         ),
-        folded("04_gpt2_by_hand", "GPT2Ours"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "GPT2Ours"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write cross_entropy(logits, targets): the mean of −ln p(target)",
@@ -514,8 +530,8 @@ CHAPTER = Chapter(
             "logits.log_softmax(-1) are the log-probabilities of all entries.",
             "gather(-1, targets[..., None]) picks one of them for each position.",
         ),
-        folded("04_gpt2_by_hand", "cross_entropy_ours"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "cross_entropy_ours"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write AdamW.step(rate): both moments, both corrections, decay of matrices, the update, the gradient cleared",
@@ -525,8 +541,8 @@ CHAPTER = Chapter(
             "The step is first / (1 − β₁ᵗ) / (√(second / (1 − β₂ᵗ)) + 1e-8). A matrix is multiplied by "
             "1 − rate · decay before rate · step is subtracted.",
         ),
-        folded("04_gpt2_by_hand", "AdamWOurs"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "AdamWOurs"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write learn(model, batches, rate, warm_up, clip): for each batch loss, backward and update",
@@ -536,8 +552,8 @@ CHAPTER = Chapter(
             "The factor of the rate is t / warm_up up to step warm_up, then "
             "(1 + cos(π · (t − warm_up) / (steps − warm_up))) / 2.",
         ),
-        folded("04_gpt2_by_hand", "learn_ours"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "learn_ours"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write attend_stored(q, k, v) for a cache: q holds the last rows of a text, k and v hold all of them",
@@ -546,8 +562,8 @@ CHAPTER = Chapter(
             "With n stored keys, row 0 may read the columns 0 to n.",
             "triu(1 + columns − rows): the diagonal moves to the right by the number of stored keys.",
         ),
-        folded("04_gpt2_by_hand", "attend_cached"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "attend_cached"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write top_p(chances, p): keep the fewest likeliest entries whose sum reaches p, set the others to 0, and "
@@ -558,8 +574,8 @@ CHAPTER = Chapter(
             "Entry n is kept if the sum of the entries before it is below p: cumsum minus the entry itself.",
             "torch.zeros_like(chances).scatter(-1, places, kept) puts the kept ones back.",
         ),
-        folded("04_gpt2_by_hand", "top_p_ours"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "top_p_ours"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write rope(x, theta=10000.0, start=0): each point of queries or keys, turned by its position and its speed",
@@ -568,8 +584,8 @@ CHAPTER = Chapter(
             "speeds = theta ** (-torch.arange(0, size, 2) / size); the angles are [seq, size / 2].",
             "x.chunk(2, dim=-1) gives u and v of all points; torch.cat puts the turned halves side by side.",
         ),
-        folded("04_gpt2_by_hand", "rope_ours"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "rope_ours"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         f"find a learning rate with which {STEPS} steps end at least {GAIN:g} nats lower than with {USUAL:g} "
@@ -596,15 +612,15 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "write tiled(q, k, v, tile): attention that never holds more than one tile of scores",
-        tiles.check,
+        check_tiled,
         (
             "A loop over k[..., first : first + tile, :], and the same of v. Keep three things for each query: the "
             "largest score, the sum of e^(score − largest), and the sum of the values with these weights.",
             "With the new largest score, multiply both sums by e^(old − new) before you add the tile's.",
             "The mask of a tile: its keys' positions are greater than torch.arange(seq)[:, None].",
         ),
-        folded("04_gpt2_by_hand", "tiled_ours"),
-        FOLDED,
+        from_notebook("04_gpt2_by_hand", "tiled_ours"),
+        SEE_FOLDED_CELL,
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

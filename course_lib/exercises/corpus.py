@@ -4,7 +4,7 @@ import re
 from functools import cache
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, folded
+from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Exercise, from_notebook
 from course_lib.language.words import tr
 
 
@@ -20,7 +20,7 @@ def _repetition(text: str) -> float:
     return measures(text)["repetition"]
 
 
-# Exercise 4: characters of a text.
+# Exercise 1.4: characters of a text.
 LENGTH = 100
 OWN = (
     "昭和二年四月三日、東京市役所ハ市電全路線ノ運賃改定ヲ発表シタ。新運賃ハ大人七銭、小人四銭デアル。\n"
@@ -28,6 +28,7 @@ OWN = (
 )
 
 
+# Exercise 1.4: a good text that the filters remove
 def _check_own(answer: Any) -> str | None:
     from course_lib.corpus.config import FilterConfig
     from course_lib.corpus.filters import first_failure
@@ -65,6 +66,7 @@ def _pairs() -> tuple[Any, Any, Any]:
     return np.array(list(map(jaccard, *grams))), signatures(one, settings), signatures(other, settings)
 
 
+# Exercise 1.3: bands and rows
 def _check_bands(answer: Any) -> str | None:
     from course_lib.corpus.banding import share_a_band
 
@@ -84,6 +86,7 @@ def _check_bands(answer: Any) -> str | None:
     )  # fmt: skip
 
 
+# Exercise 1.1: repetition
 REPETITION_CASES = (
     (("春の雨が静かに降る。",), _repetition, "a text of at most n characters has 0.0"),
     (("あいうえおかきくけこさしすせそ",), _repetition, "no run occurs twice: 0.0"),
@@ -92,6 +95,7 @@ REPETITION_CASES = (
     (("あいうえお かきくけこ\n" * 3,), _repetition, "remove the white space first"),
 )  # fmt: skip
 
+# Exercise 1.2: without_references
 REFERENCE_CASES = (
     (("本文<ref>出典</ref>です。そのまま",), "本文です。そのまま", "a plain reference"),
     (("一<ref>a</ref>二<ref>b</ref>三",), "一二三", "two references: `.*` is greedy and eats 二; use `.*?`"),
@@ -107,8 +111,8 @@ CHAPTER = Chapter(
             "dense = ''.join(text.split()); the runs are dense[at : at + n] for at in range(len(dense) - n + 1).",
             "A set has each run once: (len(runs) - len(set(runs))) / len(runs).",
         ),
-        folded("01_corpus_prep", "repetition_ours"),
-        "The folded cell below the exercise has the code. The library does the same with hashes of the runs.",
+        from_notebook("01_corpus_prep", "repetition_ours"),
+        f"{SEE_FOLDED_CELL} The library does the same with hashes of the runs.",
     ),
     Exercise(
         "write a function without_references(wikitext) that removes <ref>…</ref> and <ref … />",

@@ -22,22 +22,22 @@ def show(text: str, html: str) -> None:
     display({"text/plain": text, "text/html": html}, raw=True)  # type: ignore[no-untyped-call]
 
 
-def verdict(right: bool, text: str) -> str:
+def verdict_html(right: bool, text: str) -> str:
     """Return a green or red badge and a text after it as HTML."""
     color, title = ("#1a7f37", tr("✓ right")) if right else ("#b42318", tr("✗ not yet"))
     return f'<p><b style="color:#ffffff;background-color:{color}">&nbsp;{title}&nbsp;</b> {escape(text)}</p>'
 
 
-def folded_hints(hints: Sequence[str], first: int = 0, opened: str = "") -> str:
+def hints_html(hints: Sequence[str], first: int = 0, opened: str = "") -> str:
     """Return the hints from number `first` (from 0) as HTML, each folded inside the one before it."""
     if first >= len(hints):
         return ""
     title = tr("Hint {number} of {all}", number=first + 1, all=len(hints))
-    inner = f"<p>{escape(hints[first])}</p>{folded_hints(hints, first + 1)}"
+    inner = f"<p>{escape(hints[first])}</p>{hints_html(hints, first + 1)}"
     return f"<details{opened}><summary>{title}</summary>{inner}</details>"
 
 
-def folded_solution(code: str, explanation: str) -> str:
+def solution_html(code: str, explanation: str) -> str:
     """Return a solution and its explanation as HTML, folded."""
     inner = f"<pre>{escape(code)}</pre><p>{escape(explanation)}</p>"
     title = tr("Solution")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from course_lib.exercises import Chapter, Code, Exercise, folded
+from course_lib.exercises import Chapter, Code, Exercise, from_notebook
 from course_lib.exercises.answers import compare
 from course_lib.language.words import mark, tr
 
@@ -22,14 +22,16 @@ ROUTES = (
     (9, 2, 1.25, mark("the capacity is int(9 · 1.25 / 2) = 5 for each expert: round down")),
     (8, 4, 1.0, mark("an even share is 2 tokens here, but no capacity is below 4")),
 )
-# Exercise 5: the share of texts in the genre told that counts as obedience, and texts that the check samples per class.
+# Exercise 5.5: the share of texts for which the model is to obey the class in the spout vector, and texts of each class
+# in the check.
 GOAL, TEXTS = 0.95, 8
-# Exercise 6: texts at the end of the learner's list that the check reads, and what their own class must save on average
-# [nats per token]. An interval of 95 % must be above 0.
+# Exercise 5.6: texts at the end of the learner's list that the check reads, and what their own class must save on
+# average [nats per token]. An interval of 95 % must be above 0.
 HELD_OUT, LEAST = 20, 0.01
 PEER = mark("the library")
 
 
+# Exercise 5.1: route
 def _check_route(route: Any) -> str | None:
     """Compare with the router of transformers' Switch Transformers, on the same weights."""
     import torch
@@ -70,6 +72,7 @@ def _check_route(route: Any) -> str | None:
     return None
 
 
+# Exercise 5.2: switch
 def _check_switch(switch: Any) -> str | None:
     """Compare with the library's switch layer, whose experts overflow."""
     import torch
@@ -121,6 +124,7 @@ def _small() -> "GPTSanForCausalLM":
     return model
 
 
+# Exercise 5.3: slots
 def _check_slots(slots: Any) -> str | None:
     """Compare with the library's spout network."""
     import torch
@@ -155,6 +159,7 @@ def _check_slots(slots: Any) -> str | None:
     return None
 
 
+# Exercise 5.4: batch_loss
 def _check_batch_loss(batch_loss: Any) -> str | None:
     """Compare with the loss of the library's training, on a batch with padding."""
     import torch
@@ -191,33 +196,50 @@ def _check_batch_loss(batch_loss: Any) -> str | None:
 
 
 def obedience(writer: "GPTSanGenerator", number: int = TEXTS) -> float:
-    """Return the share of sampled texts of the class told; without the world, of held-out texts cheapest with it."""
-    import torch
+    """Return the share of texts for which the model obeys the class in the spout vector.
 
+    With the small world, the model writes texts of each class, and obeys if the world's checker finds that genre.
+    Without it, the model reads held-out texts of each class with every class in the spout vector, and obeys if their
+    own class gives the lowest loss.
+
+    Args:
+        writer: the model, with the classes of `products.class_names()`.
+        number: texts of each class.
+    """
     from course_lib.corpus.products import has_world
+
+    writer.model.eval()
+    obeys = list(_writes_its_class(writer, number) if has_world() else _reads_best_with_its_class(writer, number))
+    return sum(obeys) / len(obeys)
+
+
+def _writes_its_class(writer: "GPTSanGenerator", number: int) -> Iterator[bool]:
+    """Yield for each text that the model writes whether it is of the genre in the spout vector."""
     from course_lib.gptsan import products
     from course_lib.gptsan.config import GenerateConfig
-    from course_lib.gptsan.examples import Examples
-    from course_lib.gptsan.measure import token_losses
     from course_lib.world.check import check
 
-    names = products.class_names()
-    writer.model.eval()
+    for label, name in enumerate(products.class_names()):
+        settings = GenerateConfig(spout=label, num_generate=number, max_new_tokens=200, top_k=0, seed=label)
+        for text in writer.continue_text("", settings):
+            yield check(text.strip()).genre == name
 
-    def told() -> Iterator[float]:
-        settings, vectors = products.tuned_settings(), torch.eye(writer.config.d_spout)
-        _, held_out = Examples(products.CLASSES.path()).split(settings.data.held_out, settings.engine.seed)
-        for label, name in enumerate(names):
-            if has_world():
-                how = GenerateConfig(spout=label, num_generate=number, max_new_tokens=200, top_k=0, seed=label)
-                yield from (check(text.strip()).genre == name for text in writer.continue_text("", how))
-            else:
-                texts = [example for example in held_out if example["i"] == label][:number]
-                losses = [token_losses(writer.model, texts, vectors[one]).nanmean(1) for one in range(len(names))]
-                yield from (torch.stack(losses).argmin(0) == label).tolist()
 
-    shares = list(told())
-    return sum(shares) / len(shares)
+def _reads_best_with_its_class(writer: "GPTSanGenerator", number: int) -> Iterator[bool]:
+    """Yield for each held-out text whether its own class gives the lowest loss."""
+    import torch
+
+    from course_lib.gptsan import products
+    from course_lib.gptsan.examples import Examples
+    from course_lib.gptsan.measure import token_losses
+
+    settings, vectors = products.tuned_settings(), torch.eye(writer.config.d_spout)
+    _, held_out = Examples(products.CLASSES.path()).split(settings.data.held_out, settings.engine.seed)
+    labels = range(len(products.class_names()))
+    for label in labels:
+        texts = [example for example in held_out if example["i"] == label][:number]
+        losses = [token_losses(writer.model, texts, vectors[label_tried]).nanmean(1) for label_tried in labels]
+        yield from (torch.stack(losses).argmin(0) == label).tolist()
 
 
 @cache
@@ -234,6 +256,7 @@ def _changed(model: Any) -> set[str]:
     return {name for name, weight in _base().items() if not held[name].cpu().equal(weight.to(held[name].dtype))}
 
 
+# Exercise 5.5: the spout network alone
 def _check_alone(answer: Any) -> str | None:
     """Measure the model that the learner trained, and judge the conclusion by it."""
     writer, needed = answer
@@ -268,6 +291,7 @@ def _read(writer: "GPTSanGenerator", texts: list[str]) -> Any:
     return torch.stack([token_losses(writer.model, rows, vector).nanmean(1) for vector in vectors[: own + 1]])
 
 
+# Exercise 5.6: a class of the learner's own
 def _check_own(answer: Any) -> str | None:
     """Read the last texts of the learner's list with each class in the spout vector."""
     writer, texts = answer
@@ -297,7 +321,7 @@ CHAPTER = Chapter(
             "A one-hot table of the choices, summed up along the tokens (cumsum(0)), numbers each expert's tokens.",
             "room: the number of a token in the queue of its expert is at most max(4, int(tokens · factor / experts)).",
         ),
-        folded("05_gptsan_extra_stage", "route_ours"),
+        from_notebook("05_gptsan_extra_stage", "route_ours"),
         "The choice itself has no gradient. The gate has one, and through it the loss trains the router.",
     ),
     Exercise(
@@ -308,7 +332,7 @@ CHAPTER = Chapter(
             "Start with zeros like x; computed[served] = gate[served, None] * network(x[served]).",
             "The end is x + norm(computed + bypass(x).tanh()).",
         ),
-        folded("05_gptsan_extra_stage", "switch_ours"),
+        from_notebook("05_gptsan_extra_stage", "switch_ours"),
         "A token without room gets nothing from an expert; the bypass and the residual stream carry it on.",
     ),
     Exercise(
@@ -318,7 +342,7 @@ CHAPTER = Chapter(
             "For every matrix but the last: spout = (matrix @ spout).tanh().",
             "The last product has layers · 2 · heads · d numbers, in this order: view(layers, 2, heads, -1).",
         ),
-        folded("05_gptsan_extra_stage", "slots_ours"),
+        from_notebook("05_gptsan_extra_stage", "slots_ours"),
         "The network has no input but the class: once trained, its output is one table of keys and values per class.",
     ),
     Exercise(
@@ -328,7 +352,7 @@ CHAPTER = Chapter(
             "torch.eye(model.config.d_spout)[batch['i']] has a one-hot row for each text.",
             "cross_entropy wants logits.flatten(0, 1), y.flatten() and ignore_index=-1; add output.aux_loss.",
         ),
-        folded("05_gptsan_extra_stage", "batch_loss_ours"),
+        from_notebook("05_gptsan_extra_stage", "batch_loss_ours"),
         "Only the spout vector names the class: nothing in x does.",
     ),
     Exercise(

@@ -6,7 +6,7 @@ The learner's functions are compared with the library's splitter and with MeCab 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, folded
+from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Exercise, from_notebook
 from course_lib.language.words import mark, tr
 
 Link = Callable[[Any, Any], int]
@@ -63,6 +63,7 @@ def _cheapest_next_word(words: Sequence[Any], link: Link) -> int:
     return total
 
 
+# Exercise 2.2: cheapest
 def _check_cheapest(answer: Any) -> str | None:
     from course_lib.japanese import lattice
 
@@ -106,7 +107,7 @@ def _check_cheapest(answer: Any) -> str | None:
     return None
 
 
-# Exercise 3: sentences with foreigners and with carrots, in both of which 人参 is a candidate, and the right words.
+# Exercise 2.3: sentences with foreigners and with carrots, in both of which 人参 is a candidate, and the right words.
 PEOPLE = ("外国 人 参政 権 を めぐる 議論", "外国 人 参加 者 が 増えた 。", "中国 人 参謀 が 来た 。")
 CARROTS = ("人参 を 切る 。", "馬 は 人参 が 好きだ 。", "朝鮮 人参 を 飲む 。", "カレー に 人参 を 入れる 。")
 
@@ -122,6 +123,7 @@ def repaired(raised: int, line: str) -> str:
     return " ".join(word.text for word in lattice.way(lattice.cheapest(words), words[-1])[1:-1])
 
 
+# Exercise 2.3: the cost of 人参
 def _check_carrot(answer: Any) -> str | None:
     raised = int(answer)
     for lines, advice in (
@@ -134,10 +136,11 @@ def _check_carrot(answer: Any) -> str | None:
     return None
 
 
-# Exercise 5: the longest text, and the largest difference of the costs of the two readings.
+# Exercise 2.5: the longest text, and the largest difference of the costs of the two readings.
 LONGEST, NEAR = 20, 5000
 
 
+# Exercise 2.5: a text with a second reading
 def _check_ambiguous(answer: Any) -> str | None:
     from course_lib.japanese import lattice, mecab
 
@@ -159,6 +162,7 @@ def _check_ambiguous(answer: Any) -> str | None:
     return tr(message, first=" ".join(first), best=best, mine=mine, near=NEAR)
 
 
+# Exercise 2.1: split
 SPLIT_CASES = (
     (("雨だ。風も吹く。",), _split_sentences, "a sentence ends behind 。, which belongs to it"),
     (("え？本当！はい。",), _split_sentences, "！ and ？ end a sentence as well"),
@@ -171,6 +175,7 @@ SPLIT_CASES = (
     (("1) 行く。次へ。",), _split_sentences, "a closing bracket alone closes nothing: the number never falls below 0"),
 )  # fmt: skip
 
+# Exercise 2.4: to_plain
 PLAIN_CASES = (
     (("早稲田 大学",), "早稲田 大学", "remove only the marks, and join the words with spaces"),
     (("Visual ␣Studio を a ␣␣b",), "Visual Studio を a b", "a mark, or several, stands before a word: remove all"),
@@ -187,8 +192,8 @@ CHAPTER = Chapter(
             "Go through the text with enumerate and count the open brackets: +1 at 「『（(, −1 at 」』）), at least 0.",
             "Cut behind a mark if no bracket is open and the next character, text[at + 1 : at + 2], is no mark.",
         ),
-        folded("02_normalize_and_segment", "split_ours"),
-        "The folded cell below the exercise has the code. The number of open brackets is enough.",
+        from_notebook("02_normalize_and_segment", "split_ours"),
+        f"{SEE_FOLDED_CELL} The number of open brackets is enough.",
     ),
     Exercise(
         "write cheapest(words, connection): the smallest sum of costs from the first to the last word, and its path",
@@ -198,9 +203,8 @@ CHAPTER = Chapter(
             "For each other word: options = [(total + connection(before, word) + word.cost, path) for before, (total, "
             "path) in best.items() if before.end == word.start]",
         ),
-        folded("02_normalize_and_segment", "cheapest_ours"),
-        "The folded cell below the exercise has the code. One way is kept for each word, since the next connection "
-        "depends on its class.",
+        from_notebook("02_normalize_and_segment", "cheapest_ours"),
+        f"{SEE_FOLDED_CELL} One way is kept for each word, since the next connection depends on its class.",
     ),
     Exercise(
         "choose by how much 人参 is to cost more, so that foreigners vote and carrots can still be eaten",

@@ -11,14 +11,14 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from course_lib.exercises import Chapter, Code, Exercise, folded
+from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
 from course_lib.exercises.answers import compare
 from course_lib.language.words import mark, tr
 
-# Exercise 6: how many lengths to try, how many times the shortest the longest is at least, the steps of a training, its
-# seeds, and the pairs that choose the best length.
+# Exercise 6.6: how many lengths to try, how many times the shortest the longest is at least, the steps of a training,
+# its seeds, and the pairs that choose the best length.
 LENGTHS, RANGE, STEPS, SEEDS, CHOOSING = 3, 4, 200, (1, 2, 3), 50
-# Exercise 7: share of exact answers that is wanted.
+# Exercise 6.7: share of exact answers that is wanted.
 POLITE = 0.9
 
 
@@ -33,6 +33,7 @@ def _behind(model: Any, rows: Any, ids: Any, first: int) -> Any:
     return model(ids, past_key_values=cached, position_ids=places).logits
 
 
+# Exercise 6.1: with_prefix
 def _check_prefix(answer: Any) -> str | None:
     """Compare with the library on a GPT-2 with random weights, and name the usual mistakes by their logits."""
     import torch
@@ -61,6 +62,7 @@ def _check_prefix(answer: Any) -> str | None:
     return None
 
 
+# Exercise 6.3: exact
 def _check_exact(answer: Any) -> str | None:
     """Judge three pairs with the same labels: a right answer, one with a wrong token, one that does not stop."""
     import torch
@@ -81,6 +83,7 @@ def _check_exact(answer: Any) -> str | None:
     return None
 
 
+# Exercise 6.4: lora
 def _check_lora(answer: Any) -> str | None:
     """Compare with peft on a linear layer, with the same A and B."""
     import torch
@@ -176,6 +179,7 @@ def _right(model: Any, rows: Any, pairs: Sequence[Any]) -> list[bool]:
     return right(lambda ids: _behind(model, rows, ids, len(rows)), pairs, on)
 
 
+# Exercise 6.6: the shortest length
 def _check_length(answer: Any) -> str | None:
     """Train each tried length; some held-out pairs choose the best, the others judge the learner's against it."""
     from course_lib.evaluation.bootstrap import difference
@@ -191,11 +195,17 @@ def _check_length(answer: Any) -> str | None:
     measured = {length: _shares(length) for length in sorted(set(tried))}
     best = max(measured, key=lambda length: (mean(measured[length][:CHOOSING]), -length))
     shares = {length: values[CHOOSING:] for length, values in measured.items()}
-    enough = [length for length in shares if difference(shares[length], shares[best])[2] >= 0]
-    found = {"share": mean(shares[chosen]), "best": mean(shares[best]), "length": best, "shortest": enough[0]}
-    if chosen not in enough:
+    # Lengths whose interval of the difference from the best reaches 0.
+    not_worse = []
+    for length in shares:
+        _, _, high = difference(shares[length], shares[best])
+        if high >= 0:
+            not_worse.append(length)
+    shortest = min(not_worse)
+    found = {"share": mean(shares[chosen]), "best": mean(shares[best]), "length": best, "shortest": shortest}
+    if chosen not in not_worse:
         return tr("{share:.0%} are right, with {length} positions {best:.0%}; the interval excludes 0.", **found)
-    if chosen > enough[0]:
+    if chosen > shortest:
         return tr("{shortest} positions are shorter, and the pairs do not tell them from the best.", **found)
     return None
 
@@ -217,6 +227,7 @@ def _polite(rows: Sequence[Sequence[float]]) -> float:
     return sum(answers) / len(answers)
 
 
+# Exercise 6.7: a polite prefix
 def _check_polite(answer: Any) -> str | None:
     share = _polite(answer)
     if share >= POLITE:
@@ -225,12 +236,14 @@ def _check_polite(answer: Any) -> str | None:
     return tr("{share:.0%} of the held-out sentences become polite, {wanted:.0%} are wanted.", **found)
 
 
+# Exercise 6.2: example
 EXAMPLE_CASES = (
     (([5], [8], 2), ([5, 8], [8, 2]), "the label at a position is the next token; the model does not read the end"),
     (([5, 6, 7], [8, 9], 2), ([5, 6, 7, 8, 9], [-100, -100, 8, 9, 2]),
      "at 7 the model predicts the target; what it predicts before is not learned"),
 )  # fmt: skip
 
+# Exercise 6.5: slots
 SLOTS_CASES = (
     ((2, 3, 2, 3), ([1, 1, 1, 1, 1], [2, 3, 4]), "the tokens' positions come after the prefix"),
     ((2, 3, 2, 5), ([1, 1, 0, 0, 1, 1, 1], [2, 3, 4]), "the text is padded on the left, after the prefix"),
@@ -243,7 +256,6 @@ POLITE_ROWS = """(
     rows := cache_values(model, 20).requires_grad_(),
     learn(partial(with_prefix, model, rows), [rows], batches(swapped, 400, 1), rate),
 )[1]"""
-OURS = "The folded cell below the exercise has the code."
 CHAPTER = Chapter(
     Exercise(
         "write with_prefix(model, rows, ids): the logits for the texts behind a prefix, whose rows are keys and values",
@@ -254,8 +266,8 @@ CHAPTER = Chapter(
             "cache = DynamicCache(); cache.update(keys, values, layer) for each layer; then "
             "model(ids, past_key_values=cache, position_ids=…).logits, with positions from the number of rows on.",
         ),
-        folded("06_prefix_tuning", "with_prefix_ours"),
-        f"{OURS} A prefix is keys and values, and the tokens' positions begin behind it.",
+        from_notebook("06_prefix_tuning", "with_prefix_ours"),
+        f"{SEE_FOLDED_CELL} A prefix is keys and values, and the tokens' positions begin behind it.",
     ),
     Exercise(
         "write example(prompt, target, end): what the model reads, and for each position the token that "
@@ -266,7 +278,7 @@ CHAPTER = Chapter(
             "the label at a position is the next token.",
             "The first learned label is at the last token of the prompt, after len(prompt) - 1 times -100.",
         ),
-        folded("06_prefix_tuning", "example_ours"),
+        from_notebook("06_prefix_tuning", "example_ours"),
         "The text has exactly one end token. A tokenizer that adds an end token too would double it, as in the "
         "published training script.",
     ),
@@ -278,8 +290,9 @@ CHAPTER = Chapter(
             "A position is as wanted if the two are equal, or (|) if the label is -100; .all(-1) asks this of all "
             "positions of a pair.",
         ),
-        folded("06_prefix_tuning", "exact_ours"),
-        f"{OURS} One forward pass is enough, because the right tokens so far are what greedy decoding would have read.",
+        from_notebook("06_prefix_tuning", "exact_ours"),
+        f"{SEE_FOLDED_CELL} One forward pass is enough, because the right tokens so far are what greedy decoding would "
+        "have read.",
     ),
     Exercise(
         "write lora(layer, inputs, outputs, rank): the layer's output gets 2·B·A·x on top; return [A, B]",
@@ -288,8 +301,8 @@ CHAPTER = Chapter(
             "A = nn.Parameter(…) of the shape [rank, inputs], random; B = nn.Parameter(torch.zeros(outputs, rank)).",
             "old = layer.forward; layer.forward = lambda x: old(x) + 2 * (x @ A.T @ B.T)",
         ),
-        folded("06_prefix_tuning", "lora_ours"),
-        f"{OURS} At the start B is 0: the layer is unchanged, and the first gradient reaches B alone.",
+        from_notebook("06_prefix_tuning", "lora_ours"),
+        f"{SEE_FOLDED_CELL} At the start B is 0: the layer is unchanged, and the first gradient reaches B alone.",
     ),
     Exercise(
         "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "

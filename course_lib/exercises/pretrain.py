@@ -6,19 +6,20 @@ from types import SimpleNamespace
 from typing import Any
 
 from course_lib.corpus.products import has_world
-from course_lib.exercises import Chapter, Code, Exercise, folded
-from course_lib.exercises.answers import judge
+from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
+from course_lib.exercises.answers import judge_tensors
 from course_lib.exercises.ranks import Ranks
 from course_lib.language.words import mark, tr
 
-# Exercise 4: width and steps that set the budget, those to beat, and by how many bits per character.
+# Exercise 4b.4: width and steps that set the budget, those to beat, and by how many bits per character.
 WIDTHS, BUDGET, USUAL, GAIN = (16, 32, 64, 128, 256), (128, 60), (64, 179), 0.2
-# Exercise 5: bits per character of a text that the model knows, and the shortest such text.
+# Exercise 4b.5: bits per character of a text that the model knows, and the shortest such text.
 KNOWN, SHORTEST = 1.0, 60
-# Exercise 6: the lengths of the parameters, whose borders are not those of the shards of two or three ranks.
+# Exercise 4b.6: the lengths of the parameters, whose borders are not those of the shards of two or three ranks.
 LENGTHS = (5, 12, 1)
 
 
+# Exercise 4b.1: reduce_scatter
 def _check_reduce_scatter(answer: Any) -> str | None:
     """Compare with the shards of the mean over two and over three ranks."""
     import torch
@@ -43,9 +44,10 @@ def _check_reduce_scatter(answer: Any) -> str | None:
          mark("a shard is one contiguous part of the gradient")),
         (lambda gradients, rank: gradients.mean(1), mark("the mean is over the ranks, dimension 0")),
     )  # fmt: skip
-    return judge(answer, cases, mistakes, mark("the mean over the ranks"))
+    return judge_tensors(answer, cases, mistakes, mark("the mean over the ranks"))
 
 
+# Exercise 4b.2: zero2_step
 def _check_step(answer: Any) -> str | None:
     """Run three steps on two and on three ranks, which are threads, and compare with AdamW in one process."""
     import torch
@@ -63,23 +65,23 @@ def _check_step(answer: Any) -> str | None:
             torch.nn.utils.clip_grad_norm_([whole], 1.0)
             peer.step()
             group.run(partial(_step_of_rank, answer, weights, gradients, optimizers, group))
-            missing = {
-                "reduce_scatter": tr("shard.grad is the mean over all ranks: call comm.reduce_scatter"),
-                "all_sum": tr("clip by the norm of the whole gradient: comm.all_sum adds what every rank has"),
-                "all_gather": tr("the other ranks' shards do not arrive: call comm.all_gather"),
-            }
-            if lacking := [advice for name, advice in missing.items() if name not in group.called]:
-                return tr("{advice}.", advice=lacking[0])
+            operations = (
+                ("reduce_scatter", mark("shard.grad is the mean over all ranks: call comm.reduce_scatter")),
+                ("all_sum", mark("clip by the norm of the whole gradient: comm.all_sum adds what every rank has")),
+                ("all_gather", mark("the other ranks' shards do not arrive: call comm.all_gather")),
+            )
+            for operation, advice in operations:
+                if operation not in group.called:
+                    return tr("{advice}.", advice=tr(advice))
             if all(torch.equal(each, start) for each in weights):
                 return tr("the weights stay as they were: change them in place with weights.copy_(…).")
             gap = max((each - whole.detach()).abs().max().item() for each in weights)
             if gap > 1e-5:
                 # The first step of AdamW does not depend on the scale of the gradient.
-                advice = (
-                    tr("shard.grad is what comm.reduce_scatter returns, clipped; then comes the step")
-                    if number == 1
-                    else tr("clip by the root of all squares, added over the ranks, and never by a factor above 1")
-                )
+                if number == 1:
+                    advice = tr("shard.grad is what comm.reduce_scatter returns, clipped; then comes the step")
+                else:
+                    advice = tr("clip by the root of all squares, added over the ranks, and never by a factor above 1")
                 found = tr("after step {number} of {ranks} ranks", number=number, ranks=ranks)
                 return tr("{found}, the weights differ by {gap:.3f} from AdamW in one process: {advice}.",
                           found=found, gap=gap, advice=advice)  # fmt: skip
@@ -95,6 +97,7 @@ def _step_of_rank(answer: Any, weights: Any, gradients: Any, optimizers: Any, gr
         answer(weights[rank], gradients[rank].clone(), shard, optimizers[rank], group.comm(rank), 1.0)
 
 
+# Exercise 4b.3: fit
 def _check_fit(answer: Any) -> str | None:
     """Fit points that lie on a curve, and points that do not."""
     import numpy as np
@@ -102,21 +105,22 @@ def _check_fit(answer: Any) -> str | None:
     sizes = np.array([1e4, 3e4, 1e5, 6e5])
     for noise in (np.zeros(4), np.array([0.1, -0.1, 0.05, 0.0])):
         losses = 0.2 + 50 / sizes**0.5 * np.exp(noise)
-        slope, height = np.polyfit(np.log(sizes), np.log(losses - 0.2), 1)
+        slope, log_a = map(float, np.polyfit(np.log(sizes), np.log(losses - 0.2), 1))
+        right_a, right_alpha = float(np.exp(log_a)), -slope
         a, alpha = map(float, answer(sizes.copy(), losses.copy(), 0.2))
-        right = float(np.exp(height)), float(-slope)
-        if np.allclose((a, alpha), right, rtol=1e-4):
+        if np.allclose((a, alpha), (right_a, right_alpha), rtol=1e-4):
             continue
-        plain_slope, _ = np.polyfit(np.log(sizes), np.log(losses), 1)
+        slope_with_floor, _ = np.polyfit(np.log(sizes), np.log(losses), 1)
         mistakes = (
-            ((right[0], -right[1]), tr("alpha is positive: the slope of the line is −alpha")),
-            ((float(height), right[1]), tr("the line's height is the logarithm of A: return its exponential")),
-            ((a, -plain_slope), tr("subtract the floor from the losses first")),
-            ((right[1], right[0]), tr("return A first, then alpha")),
+            ((right_a, -right_alpha), mark("alpha is positive: the slope of the line is −alpha")),
+            ((log_a, right_alpha), mark("the line's height is the logarithm of A: return its exponential")),
+            # The slope alone shows this mistake: A is the learner's own here, so any A will do.
+            ((a, -slope_with_floor), mark("subtract the floor from the losses first")),
+            ((right_alpha, right_a), mark("return A first, then alpha")),
         )
         for wrong, advice in mistakes:
             if np.allclose((a, alpha), wrong, rtol=1e-4):
-                return tr("{advice}.", advice=advice)
+                return tr("{advice}.", advice=tr(advice))
         if noise.any():
             return tr("right for points on a curve, but for points beside it a least-squares line needs all of them.")
         return tr("for A = 50 and alpha = 0.5 your function gives {a:.4g} and {alpha:.4g}.", a=a, alpha=alpha)
@@ -134,6 +138,7 @@ def _trained(train: Any, width: int, steps: int) -> float:
     return float(train(width, steps))
 
 
+# Exercise 4b.4: width and steps for a budget
 def _check_budget(answer: Any) -> str | None:
     """Train with the learner's width and steps, and with the usual ones, by the notebook's own function."""
     train, width, steps = answer
@@ -174,6 +179,7 @@ def _training_text() -> str:
     return "\n".join(read_texts(products.WORLD.path() / products.DOCUMENTS)) if has_world() else ""
 
 
+# Exercise 4b.5: a text that GPT-2 knows, and one that it does not
 def _check_texts(answer: Any) -> str | None:
     """Measure both texts with the model."""
     lost, known = answer
@@ -196,6 +202,7 @@ def _check_texts(answer: Any) -> str | None:
               "world's sentences, and to facts that agree.", cost=cost, limit=limit)  # fmt: skip
 
 
+# Exercise 4b.6: early
 def _check_early(answer: Any) -> str | None:
     """Run two backward passes on ranks that are threads, with buckets of one number, of some and of all."""
     import torch
@@ -259,6 +266,7 @@ def _tied_model() -> Any:
     return model
 
 
+# Exercise 4b.7: stage3
 def _check_stage3(answer: Any) -> str | None:
     """Train a model whose weights lie in shards for three steps, and compare it with AdamW in one process."""
     import torch
@@ -268,7 +276,7 @@ def _check_stage3(answer: Any) -> str | None:
         group, random = Ranks(ranks), torch.Generator().manual_seed(ranks)
         torch.manual_seed(ranks)
         whole = _tied_model()
-        models, updates, found = [deepcopy(whole) for _ in range(ranks)], [None] * ranks, [torch.empty(0)] * ranks
+        models, updates = [deepcopy(whole) for _ in range(ranks)], [None] * ranks
         peer = torch.optim.AdamW(whole.parameters(), 0.1, (0.9, 0.95), weight_decay=0.0)
         group.run(partial(_shard, answer, models, group, wanted, updates))
         name = tr("with {ranks} ranks", ranks=ranks)
@@ -276,21 +284,19 @@ def _check_stage3(answer: Any) -> str | None:
         if (held := sum(each.numel() for each in models[0].parameters())) > most:
             return tr("{name}, rank 0 still holds {held} numbers; its shards have {most}.",
                       name=name, held=held, most=most)  # fmt: skip
+        ids = torch.randint(7, (ranks, 4), generator=random)
+        if _largest_gap(models, whole, ids[0], group) > 1e-5:
+            return tr("{name}, the model computes something else than before: gather whole weights, in their shape.",
+                      name=name)  # fmt: skip
         # In the second step the gradient is shorter than the limit of 1, so it stays as it is.
-        for number, scale in enumerate((0.0, 30.0, 0.05, 30.0)):
+        for number, scale in enumerate((30.0, 0.05, 30.0), 1):
             ids = torch.randint(7, (ranks, 4), generator=random)
-            if number:
-                (sum(whole(own).square().mean() for own in ids) * scale / ranks).backward()
-                torch.nn.utils.clip_grad_norm_(whole.parameters(), 1.0)
-                peer.step()
-                peer.zero_grad()
-                group.run(partial(_train, models, updates, ids, scale))
-            with torch.no_grad():
-                group.run(partial(_compute, models, ids[0], found))
-                gap = max((each - whole(ids[0])).abs().max().item() for each in found)
-            if not number and gap > 1e-5:
-                return tr("{name}, the model computes something else than before: gather whole weights, in their "
-                          "shape.", name=name)  # fmt: skip
+            (sum(whole(own).square().mean() for own in ids) * scale / ranks).backward()
+            torch.nn.utils.clip_grad_norm_(whole.parameters(), 1.0)
+            peer.step()
+            peer.zero_grad()
+            group.run(partial(_train, models, updates, ids, scale))
+            gap = _largest_gap(models, whole, ids[0], group)
             if gap > 1e-3:
                 return tr("{name}, after update {number} the results differ by {gap:.3f} from AdamW in one process: a "
                           "gather's way back is comm.reduce_scatter; clip by the norm over all ranks, never by a "
@@ -312,9 +318,20 @@ def _train(models: Any, updates: list[Any], ids: Any, scale: float, rank: int) -
         updates[rank](0.1)
 
 
-def _compute(models: Any, ids: Any, found: list[Any], rank: int) -> None:
+def _largest_gap(models: Any, whole: Any, ids: Any, group: Ranks) -> float:
+    """Return the largest difference of the results of the ranks' models from those of the whole model."""
+    import torch
+
+    results = [torch.empty(0)] * group.ranks
+    with torch.no_grad():
+        group.run(partial(_compute, models, ids, results))
+        expected = whole(ids)
+    return max((each - expected).abs().max().item() for each in results)
+
+
+def _compute(models: Any, ids: Any, results: list[Any], rank: int) -> None:
     """Keep the results of one rank's model."""
-    found[rank] = models[rank](ids).detach()
+    results[rank] = models[rank](ids).detach()
 
 
 CHAPTER = Chapter(
@@ -325,8 +342,8 @@ CHAPTER = Chapter(
             "First the mean over the ranks, then one of as many equal parts as there are ranks.",
             "gradients.mean(0) is the mean; .chunk(n) cuts a tensor into n parts.",
         ),
-        folded("04_gpt2_zero2_pretraining", "reduce_scatter_ours"),
-        "The folded cell below the exercise has the code.",
+        from_notebook("04_gpt2_zero2_pretraining", "reduce_scatter_ours"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "write zero2_step(weights, gradient, shard, optimizer, comm, clip): one update by ZeRO-2 on this rank",
@@ -336,8 +353,8 @@ CHAPTER = Chapter(
             "The norm of the whole gradient is the root of comm.all_sum(shard.grad.square().sum()).",
             "Clipping multiplies shard.grad by clip / norm, but only if that is below 1.",
         ),
-        folded("04_gpt2_zero2_pretraining", "zero2_step_ours"),
-        "The folded cell below the exercise has the code. Only one number per rank travels for the norm.",
+        from_notebook("04_gpt2_zero2_pretraining", "zero2_step_ours"),
+        f"{SEE_FOLDED_CELL} Only one number per rank travels for the norm.",
     ),
     Exercise(
         "write fit(sizes, losses, floor): A and alpha of losses = floor + A / sizes**alpha",
@@ -346,8 +363,8 @@ CHAPTER = Chapter(
             "log(losses − floor) = log A − alpha · log(sizes): a straight line.",
             "np.polyfit(x, y, 1) gives the slope and the height of the least-squares line.",
         ),
-        folded("04_gpt2_zero2_pretraining", "fit_ours"),
-        "The folded cell below the exercise has the code.",
+        from_notebook("04_gpt2_zero2_pretraining", "fit_ours"),
+        SEE_FOLDED_CELL,
     ),
     Exercise(
         "give (bits_after, width, steps): a run that costs no more than width 128 for 60 steps and ends at least "
@@ -387,9 +404,8 @@ CHAPTER = Chapter(
             "Wait for what is on its way before you send the next bucket, and only the owner copies the sum, divided "
             "by the ranks, into its shard.",
         ),
-        folded("04_gpt2_zero2_pretraining", "early_ours"),
-        "The folded cell below the exercise has the code. Stage 2 holds a bucket, what is on its way and its shard, "
-        "never the whole gradient.",
+        from_notebook("04_gpt2_zero2_pretraining", "early_ours"),
+        f"{SEE_FOLDED_CELL} Stage 2 holds a bucket, what is on its way and its shard, never the whole gradient.",
     ),
     Exercise(
         "write stage3(model, comm, wanted): shards for parameters; it returns update(rate) and its optimizer",
@@ -402,8 +418,8 @@ CHAPTER = Chapter(
             "Pad with -n % comm.ranks zeros. The update clips as exercise 2 does, over all shards, and ends with "
             "zero_grad().",
         ),
-        folded("04_gpt2_zero2_pretraining", "stage3_ours"),
-        "The folded cell below the exercise has the code. A weight travels three times a step: gathered forward and "
+        from_notebook("04_gpt2_zero2_pretraining", "stage3_ours"),
+        f"{SEE_FOLDED_CELL} A weight travels three times a step: gathered forward and "
         "backward, its gradient scattered. Stage 2 moves two thirds of that.",
     ),
 )

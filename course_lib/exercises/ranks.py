@@ -12,26 +12,30 @@ class Ranks:
     def __init__(self, ranks: int) -> None:
         self.ranks, self.called, self.errors = ranks, set[str](), list[Exception]()
         self.barrier, self.values = threading.Barrier(ranks, timeout=20), [None] * ranks
-        self.sent = list[int]()  # lengths of what rank 0 reduced to one owner
+        # Lengths of what rank 0 reduced to one owner.
+        self.sent = list[int]()
 
-    def _all(self, name: str, rank: int, value: Any) -> Any:
+    def _stacked(self, name: str, rank: int, value: Any) -> Any:
+        """Return what every rank brings to the operation `name`, [ranks, …]; all ranks have to call it."""
         import torch
 
         self.called.add(name)
         self.values[rank] = value.detach().clone()
+        # Wait until every rank has stored its value.
         self.barrier.wait()
-        together = torch.stack(list(self.values))  # type: ignore[arg-type]
+        stacked = torch.stack(list(self.values))  # type: ignore[arg-type]
+        # Wait until every rank has read the values: the next operation replaces them.
         self.barrier.wait()
-        return together
+        return stacked
 
     def comm(self, rank: int) -> Any:
         """Return what a rank calls: the same operations as in the notebook."""
         return SimpleNamespace(
             rank=rank,
             ranks=self.ranks,
-            reduce_scatter=lambda v: self._all("reduce_scatter", rank, v).mean(0).chunk(self.ranks)[rank],
-            all_gather=lambda v: self._all("all_gather", rank, v).flatten(),
-            all_sum=lambda v: self._all("all_sum", rank, v).sum(0),
+            reduce_scatter=lambda v: self._stacked("reduce_scatter", rank, v).mean(0).chunk(self.ranks)[rank],
+            all_gather=lambda v: self._stacked("all_gather", rank, v).flatten(),
+            all_sum=lambda v: self._stacked("all_sum", rank, v).sum(0),
         )
 
     def dist(self, rank: int) -> Any:
@@ -40,9 +44,11 @@ class Ranks:
         def reduce(tensor: Any, dst: int, async_op: bool = False) -> Any:
             if rank == 0:
                 self.sent.append(tensor.numel())
-            total = self._all("reduce", rank, tensor).sum(0)
+            total = self._stacked("reduce", rank, tensor).sum(0)
 
             def wait() -> None:
+                # torch.distributed promises the sum to the owner alone. NaN on the other ranks shows at once if an
+                # answer uses the tensor there.
                 tensor.copy_(total if rank == dst else total * float("nan"))
 
             return SimpleNamespace(wait=wait) if async_op else wait()

@@ -7,13 +7,14 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course_lib.exercises import Case, Chapter, Code, Exercise, folded
+from course_lib.exercises import Case, Chapter, Code, Exercise, from_notebook
 from course_lib.language.words import mark, tr
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+# Exercise 7.1: convert
 def _check_convert(answer: Any) -> str | None:
     """Compare with what the exporter makes of a numbered weight, and recognize the usual mistakes."""
     import torch
@@ -78,6 +79,7 @@ def _mistakes(weight: "Tensor", heads: int, ranks: int, family: str) -> list[tup
     ]
 
 
+# Exercise 7.2: find
 def _check_find(answer: Any) -> str | None:
     """Call the learner's function for a healthy model and for five kinds of trouble."""
     import torch
@@ -155,6 +157,7 @@ def _posted(bodies: list[str]) -> list[dict[str, Any]]:
     return answers
 
 
+# Exercise 7.3: request
 def _check_request(answer: Any) -> str | None:
     """Compare what the server reads in two requests with what was wanted, and send them to a server."""
     from course_lib.serving.request import rows_of, tensors_from_json
@@ -199,16 +202,17 @@ def _form(asked: dict[str, Any], batch: int) -> str | None:
         if len(shape) != 2 or shape[0] != batch:
             wanted = tr("[rows, numbers of a row]")
             return tr("{name}: shape {shape}, expected {wanted}", name=name, shape=shape, wanted=wanted)
-        lengths = {len(row) if isinstance(row, list) else 1 for row in one["data"]}
-        if len(lengths) > 1:
-            return tr("{name}: rows of {lengths} numbers; pad the shorter with 0", name=name, lengths=sorted(lengths))
-        if (count := sum(lengths) * len(one["data"])) != shape[0] * shape[1]:
+        lengths = [len(row) if isinstance(row, list) else 1 for row in one["data"]]
+        if len(different := sorted(set(lengths))) > 1:
+            return tr("{name}: rows of {lengths} numbers; pad the shorter with 0", name=name, lengths=different)
+        if (count := sum(lengths)) != shape[0] * shape[1]:
             return tr("{name}: shape {shape}, but {count} numbers", name=name, shape=shape, count=count)
         lacking = [each for each in lacking if each != name]
     return tr("{names} missing", names=", ".join(lacking)) if lacking else None
 
 
-BATCH, FEWEST = 16, 20  # slots of the static server; texts that a judgement needs
+# Exercise 7.5: slots of the static server, and texts that a judgement needs.
+BATCH, FEWEST = 16, 20
 
 
 def steps(lengths: list[int], slots: int, continuous: bool) -> int:
@@ -222,6 +226,7 @@ def steps(lengths: list[int], slots: int, continuous: bool) -> int:
     return max(ends)
 
 
+# Exercise 7.5: the fewest slots
 def _check_slots(answer: Any) -> str | None:
     """Simulate the learner's number of slots, and one less, on the lengths that the learner measured."""
     slots, lengths = answer
@@ -240,6 +245,7 @@ def _check_slots(answer: Any) -> str | None:
 FORMATS = ("fp32", "fp16", "bf16")
 
 
+# Exercise 7.6: the number format
 def _check_format(answer: Any) -> str | None:
     """Measure every format with the notebook's function and judge the choice by that."""
     choice, measure = answer
@@ -255,6 +261,7 @@ def _check_format(answer: Any) -> str | None:
     return tr("{choice} has the size of {best}, but its logits are off by {off}.", choice=choice, best=best, off=off)
 
 
+# Exercise 7.4: step
 STEP_CASES: tuple[Case, ...] = (
     (([(0, 2), (1, 3), (2, 1)], [], 2), ([(2, 1)], [(0, 1), (1, 2)], []),
      "each job in a slot writes one token; the third has to wait"),
@@ -279,7 +286,7 @@ CHAPTER = Chapter(
             "Transpose to [in, 3 · hidden], view as [in, head, 3, size], swap the axes head and 3, reshape to "
             "[in, 3, hidden]; then weight.chunk(ranks, dim=-1).",
         ),
-        folded("07_fastertransformer_conversion", "convert_ours"),
+        from_notebook("07_fastertransformer_conversion", "convert_ours"),
         "A rank gets whole heads, because the last axis has them one after the other. The exporter does the same.",
     ),
     Exercise(
@@ -290,7 +297,7 @@ CHAPTER = Chapter(
             "Compare (served[name] - right[name]).norm() with 0.01 * right[name].norm(), and return the first name "
             "whose difference is not within it.",
         ),
-        folded("07_fastertransformer_conversion", "find_ours"),
+        from_notebook("07_fastertransformer_conversion", "find_ours"),
         "The inputs of the first wrong module are right, so the fault is its own: its weight, its bias or a setting.",
     ),
     Exercise(
@@ -302,7 +309,7 @@ CHAPTER = Chapter(
             'A dictionary name → nested list of rows; then a list of {"name": …, "shape": [rows, numbers of a row], '
             '"datatype": "UINT32", "data": …}, and json.dumps({"inputs": …, "outputs": [{"name": "output_ids"}, …]}).',
         ),
-        folded("07_fastertransformer_conversion", "request_ours"),
+        from_notebook("07_fastertransformer_conversion", "request_ours"),
         "Any number may differ from row to row, so users with different tasks share a batch.",
     ),
     Exercise(
@@ -314,7 +321,7 @@ CHAPTER = Chapter(
             "free = slots - len(running); running = running + waiting[:free]; waiting = waiting[free:]; then two list "
             "comprehensions.",
         ),
-        folded("07_fastertransformer_conversion", "step_ours"),
+        from_notebook("07_fastertransformer_conversion", "step_ours"),
         "A scheduler also asks whether memory for the new text's keys and values is free; the course's has a limit of "
         "64 texts.",
     ),

@@ -10,13 +10,14 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
-from course_lib.exercises import Chapter, Exercise, folded
-from course_lib.exercises.answers import judge
+from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Exercise, from_notebook
+from course_lib.exercises.answers import judge_cases
 from course_lib.language.words import mark, tr
 
 Pair = tuple[str, str]
 
 
+# Exercise 3.4: loss_if_removed
 def _check_lost(answer: Any) -> str | None:
     words, scores = {"大学": 3, "大学生": 1}, {"大": -3.0, "学": -2.0, "生": -2.0, "大学": -1.0, "大学生": -1.5}
     # With the piece 大学, for example, 大学 has the probability e⁻¹ + e⁻⁵, without it e⁻⁵.
@@ -26,7 +27,7 @@ def _check_lost(answer: Any) -> str | None:
         ((words, scores, "大学"), 12.255120289, advice),
         ((words, scores, "大学生"), 1.686599021, advice),
     )
-    if (problem := judge(answer, cases)) is None:
+    if (problem := judge_cases(answer, cases)) is None:
         answer(words, scores, "大学")
         if "大学" not in scores:
             return tr("your function deletes the piece from scores itself: make a new dictionary without it.")
@@ -34,7 +35,7 @@ def _check_lost(answer: Any) -> str | None:
 
 
 ENTRIES, GOAL = 3000, 1.20
-# Exercise 6: characters of a text, the factor between two texts, and the share of Japanese characters in them.
+# Exercise 3.6: characters of a text, the factor between two texts, and the share of Japanese characters in them.
 LENGTH, FACTOR, JAPANESE = 150, 1.5, 0.8
 CHEAP = (
     "日本の町には多くの学校があり、子どもたちは朝早くから電車やバスで通っている。町の中心には大きな駅があって、駅の前には店が"
@@ -91,6 +92,7 @@ def _ratio(texts: list[str], encode: Callable[[str], list[int]]) -> float:
     return sum(map(len, texts)) / sum(len(encode(text)) for text in texts)
 
 
+# Exercise 3.5: the alphabet of BPE
 def _check_alphabet(answer: Any) -> str | None:
     segmented, size = answer
     if segmented not in (True, False):
@@ -108,6 +110,7 @@ def _check_alphabet(answer: Any) -> str | None:
     return tr("{found:.3f} characters per token on unseen text, {goal:.2f} are wanted: {advice}.", **shares)
 
 
+# Exercise 3.6: a cheap and a dear text
 def _check_texts(answer: Any) -> str | None:
     known = "\n".join(_texts())
     for text in answer:
@@ -127,7 +130,7 @@ def _check_texts(answer: Any) -> str | None:
     return tr("{cheap:.2f} and {dear:.2f} characters per token: a factor of {factor:.2f}, {goal} is wanted.", **shares)
 
 
-# Exercise 7: segmented lines to learn from, texts that must come back, and the number of entries; then the
+# Exercise 3.7: segmented lines to learn from, texts that must come back, and the number of entries; then the
 # special texts, the entries of a longer training, and by which factor that has to beat the loop of 3.1.
 LINES = (
     "学生 が 大学 で 学ぶ 。", "大学生 も 大学院生 も 大学 で 学ぶ 。", "父 も 大学 で 学んだ 。",
@@ -202,6 +205,7 @@ def _loop_seconds() -> tuple[float, float]:
     return training, process_time() - start
 
 
+# Exercise 3.7: Mine
 def _check_tokenizer(kind: Any) -> str | None:
     mine, last = kind([*LINES, *SPECIAL * 9], SIZE, SPECIAL), SIZE + len(SPECIAL) - 1
     for text in (*ANY_TEXT, *LINES):
@@ -232,12 +236,13 @@ def _check_tokenizer(kind: Any) -> str | None:
     for line in lines[::20]:
         mine.encode(line)
     for seconds, loop, advice in (
-        (trained - start, loops[0], tr("in training, only words that hold the merged pair change")),
-        (process_time() - trained, loops[1], tr("in encoding, only merges of pairs that the word has matter")),
+        (trained - start, loops[0], mark("in training, only words that hold the merged pair change")),
+        (process_time() - trained, loops[1], mark("in encoding, only merges of pairs that the word has matter")),
     ):
         if seconds > loop / FASTER:
             return tr("too slow: {seconds:.2f} s; the loops of 3.1 take about {loop:.2f}, and at most {limit:.2f} are "
-                      "wanted: {advice}.", seconds=seconds, loop=loop, limit=loop / FASTER, advice=advice)  # fmt: skip
+                      "wanted: {advice}.",
+                      seconds=seconds, loop=loop, limit=loop / FASTER, advice=tr(advice))  # fmt: skip
     return _other_ids(mine, lines, lines[::20], MORE)
 
 
@@ -252,6 +257,7 @@ def _other_ids(mine: Any, train: Sequence[str], lines: Sequence[str], size: int)
     return None
 
 
+# Exercise 3.1: pair_counts
 PAIR_CASES = (
     (({("大", "学"): 3},), {("大", "学"): 3}, "a pair counts as often as its word occurs: add the frequency, not 1"),
     (({("大", "学"): 2, ("大", "学", "生"): 1},), {("大", "学"): 3, ("学", "生"): 1}, "add up over all words"),
@@ -262,6 +268,7 @@ PAIR_CASES = (
      "a symbol may have several characters: pair the symbols, not the characters"),
 )  # fmt: skip
 
+# Exercise 3.2: merge
 MERGE_CASES = (
     (({("大", "学", "生"): 1}, ("大", "学")), {("大学", "生"): 1}, "大 and 学 become the one symbol 大学"),
     (({("も",): 2, ("学", "生"): 1}, ("大", "学")), {("も",): 2, ("学", "生"): 1},
@@ -273,6 +280,7 @@ MERGE_CASES = (
      "two words may become equal: add their frequencies"),
 )  # fmt: skip
 
+# Exercise 3.3: encode_word
 ENCODE_CASES = (
     (("大学生", [("大", "学")]), ["大学", "生"], "the answer is a list of symbols, in which 大 and 学 are one"),
     (("ababc", [("a", "b")]), ["ab", "ab", "c"], "a merge applies wherever the pair occurs, not once"),
@@ -285,8 +293,8 @@ CHAPTER = Chapter(
         "write pair_counts(words): a Counter of the pairs of neighbors in all words, times the words' frequencies",
         PAIR_CASES,
         ("Two loops: over words.items(), and over zip(word, word[1:]).", "counts[pair] += frequency"),
-        folded("03_tokenizers", "pair_counts_ours"),
-        "The folded cell below the exercise has the code. A word's pairs are zip(word, word[1:]).",
+        from_notebook("03_tokenizers", "pair_counts_ours"),
+        f"{SEE_FOLDED_CELL} A word's pairs are zip(word, word[1:]).",
     ),
     Exercise(
         "write merge(words, pair): the words in which the pair has become one symbol, with their frequencies",
@@ -295,8 +303,8 @@ CHAPTER = Chapter(
             "For each word build a new list of symbols, with an index that moves by 2 where word[at:at + 2] == pair.",
             "Put tuple(symbols) into a new Counter: merged[tuple(symbols)] += frequency",
         ),
-        folded("03_tokenizers", "merge_ours"),
-        "The folded cell below the exercise has the code. The loop moves by two symbols where it merges, else by one.",
+        from_notebook("03_tokenizers", "merge_ours"),
+        f"{SEE_FOLDED_CELL} The loop moves by two symbols where it merges, else by one.",
     ),
     Exercise(
         "write encode_word(word, merges): the word's symbols after all merges, in the order in which they were learned",
@@ -305,8 +313,8 @@ CHAPTER = Chapter(
             "Your merge does one step: it takes {tuple(word): 1} and gives the merged word as its only key.",
             "words = {tuple(word): 1}, then words = merge(words, pair) for each pair; the answer is list(*words).",
         ),
-        folded("03_tokenizers", "encode_word_ours"),
-        "The folded cell below the exercise has the code. Encoding is training without the counting.",
+        from_notebook("03_tokenizers", "encode_word_ours"),
+        f"{SEE_FOLDED_CELL} Encoding is training without the counting.",
     ),
     Exercise(
         "write loss_if_removed(words, scores, piece): by how much the log probability falls without the piece",
@@ -315,8 +323,8 @@ CHAPTER = Chapter(
             "Make a new dictionary of scores without the piece, and call log_probability twice.",
             "rest = {other: score for other, score in scores.items() if other != piece}",
         ),
-        folded("03_tokenizers", "loss_if_removed_ours"),
-        "The folded cell below the exercise has the code. The other probabilities stay as they are; the next round of "
+        from_notebook("03_tokenizers", "loss_if_removed_ours"),
+        f"{SEE_FOLDED_CELL} The other probabilities stay as they are; the next round of "
         "expectation and maximization mends them.",
     ),
     Exercise(
@@ -355,9 +363,8 @@ CHAPTER = Chapter(
             "A word is encoded by the earliest merge of a pair that it has, again and again. min(pairs, key=ranks.get)",
             'decode joins the entries, and reverses as_bytes: .encode("latin-1").decode(errors="replace")',
         ),
-        folded("03_tokenizers", "MineOurs"),
-        "The folded cell below the exercise has the code. Every character consists of bytes, and all 256 bytes are "
-        "entries, so no text is unknown.",
+        from_notebook("03_tokenizers", "MineOurs"),
+        f"{SEE_FOLDED_CELL} Every character consists of bytes, and all 256 bytes are entries, so no text is unknown.",
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

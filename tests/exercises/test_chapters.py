@@ -71,6 +71,13 @@ def test_each_mistake_has_a_message_of_its_own(name: str, number: int, capsys: p
         assert not re.search(r"0x[0-9a-f]{6}", message), message
 
 
+def test_usual_causes_are_named_only_where_no_mistake_is_recognized(capsys: pytest.CaptureFixture[str]) -> None:
+    chapter, written = CHAPTERS["by_hand"]
+    wrong = {words: said(chapter, 6, answer, capsys) for answer, words in written.WRONG[6]}
+    assert [words for words, message in wrong.items() if "Usual causes" in message] == ["t does not grow"]
+    assert wrong["are not decayed"] == "Exercise 6: not yet. biases and norms, all with one axis, are not decayed."
+
+
 @pytest.mark.parametrize(("name", "number"), EXERCISES)
 def test_the_printed_solution_runs_in_the_notebook(name: str, number: int, capsys: pytest.CaptureFixture[str]) -> None:
     chapter = CHAPTERS[name][0]

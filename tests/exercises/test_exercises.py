@@ -10,8 +10,8 @@ import pytest
 import torch
 from course_lib import paths
 from course_lib.errors import UsageError
-from course_lib.exercises import Chapter, Exercise, folded, unanswered
-from course_lib.exercises.answers import judge, plain, same
+from course_lib.exercises import Chapter, Exercise, from_notebook, unanswered
+from course_lib.exercises.answers import judge_cases, plain, same
 from nbclient import NotebookClient
 
 
@@ -99,11 +99,11 @@ def test_an_ellipsis_left_below_the_learners_code_does_no_harm() -> None:
 
 
 def test_a_solution_is_the_code_of_the_folded_cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    code = str(folded("03_tokenizers", "MineOurs"))
+    code = str(from_notebook("03_tokenizers", "MineOurs"))
     assert code.startswith("import re\n") and code.endswith('.decode(errors="replace")')
     # The course was installed without a checkout.
     monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path / "notebooks")
-    assert repr(folded("03_tokenizers", "MineOurs")) == "MineOurs"
+    assert from_notebook("03_tokenizers", "MineOurs") == "MineOurs"
 
 
 def test_hints_come_one_after_the_other_for_each_exercise(chapter: Chapter, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_functions_and_known_mistakes_are_named_and_arguments_stay_as_they_were(
         return texts.pop()
 
     for _ in range(2):
-        assert judge(spoil, cases) == "For ['ab'], double expected 'AB', got 'ab': call str.upper."
+        assert judge_cases(spoil, cases) == "For ['ab'], double expected 'AB', got 'ab': call str.upper."
 
 
 # what JupyterLab's sanitizer keeps in a notebook that is not trusted (@jupyterlab/apputils, sanitizer.ts)

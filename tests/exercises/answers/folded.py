@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import nbformat
-from course_lib.exercises.folded import folded
+from course_lib.exercises import from_notebook
 from course_lib.paths import NOTEBOOKS
 
 from tests.notebooks.blanks import is_blank, is_folded
@@ -23,7 +23,7 @@ class Folded:
 
     def changed(self, name: str, *edits: tuple[str, str]) -> Any:
         """Return a course's version with a mistake: its source with some text replaced."""
-        source = str(folded(self.notebook, name))
+        source = str(from_notebook(self.notebook, name))
         for before, after in edits:
             assert before in source, (name, before)
             source = source.replace(before, after)

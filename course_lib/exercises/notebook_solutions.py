@@ -6,15 +6,15 @@ import re
 from course_lib import paths
 from course_lib.language.words import language
 
+# The explanation of a solution whose code the learner finds in the notebook, or its first sentence.
+SEE_FOLDED_CELL = "The folded cell below the exercise has the code."
+
 
 class Code(str):
-    """Python code that needs names of the notebook."""
-
-    def __repr__(self) -> str:
-        return str(self)
+    """A solution that is Python code, printed as it is; it may need names of the notebook."""
 
 
-def folded(notebook: str, name: str) -> Code:
+def from_notebook(notebook: str, name: str) -> Code:
     """Return the code of the folded cell that defines a function or class, without its title and its last statement.
 
     The notebook is that in the reader's language. Without a checkout, such as on Colab, no notebook is at hand: then
