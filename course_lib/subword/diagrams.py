@@ -70,8 +70,8 @@ def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Map
         [cell(), cell(tr("Unigram's segmentations, sum of log probabilities"), columns=len(text), align="left")]
     )
     for number, (score, path) in enumerate(ranked[:LISTED], start=1):
-        line = f"{' | '.join(path)}   {_with_minus(score)}"
-        rows.append([cell(f"{number}.", align="right"), cell(line, columns=len(text), align="left", bold=number == 1)])
+        pieces = cell(" | ".join(path), columns=len(text), align="left", bold=number == 1)
+        rows.append([cell(f"{number}.", align="right"), pieces, cell(_with_minus(score), align="right")])
     description = tr(
         "BPE builds {tokens} from characters, the earliest learned merge first. Unigram compares "
         "{number} segmentations by the sum of log probabilities and chooses {best}.",
