@@ -124,8 +124,8 @@ def test_drawing_and_table_are_shown_in_an_untrusted_notebook(browser: Any, page
     drawing = load_drawing("zero2-step")
     table = banding({"A": [3, 7], "B": [3, 8]}, 2)
     cells = []
-    for number, shown in enumerate((drawing, table), start=1):
-        output = nbformat.v4.new_output("execute_result", data=shown._repr_mimebundle_(), execution_count=number)
+    for number, data in enumerate((drawing._repr_mimebundle_(), table._repr_mimebundle_()), start=1):
+        output = nbformat.v4.new_output("execute_result", data=data, execution_count=number)
         cells.append(nbformat.v4.new_code_cell("shown", outputs=[output], execution_count=number))
     notebooks = tmp_path / "notebooks"
     notebooks.mkdir()
