@@ -23,7 +23,7 @@ from course_lib.files import atomic_write, require_file
 
 SIZES = (1, 2, 3)
 BITS = 16
-# Inverse weight of the L2 penalty. From 1 to 1000 the order of the texts hardly changes, only the spread of the scores.
+# Inverse weight of the L2 penalty. From 10 to 1000, the bundled web texts have nearly the same order.
 C = 100.0
 FOLDS = 5
 Features = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
