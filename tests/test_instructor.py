@@ -36,6 +36,7 @@ def listed_minutes() -> dict[str, int]:
     return {name: int(minutes) for name, _, minutes in rows}
 
 
+@pytest.mark.rehearse
 def test_the_minutes_of_all_parts_follow_from_the_rule() -> None:
     """A minute more or less is allowed, so that a word changed in a notebook breaks nothing."""
     listed = listed_minutes()
@@ -44,12 +45,14 @@ def test_the_minutes_of_all_parts_follow_from_the_rule() -> None:
     assert wrong == {}, "run `python -m tests.bench.section_minutes write`"
 
 
+@pytest.mark.rehearse
 def test_the_rule_by_hand() -> None:
     part = section_minutes.Part("x", "core", words=260, lines=12, predictions=1, seconds=30.0)
     assert part.exact == 2 + 2 + 2 + 0.5 and part.minutes == 7
     assert section_minutes.Part("x", "exercise", lines=4).minutes == 7
 
 
+@pytest.mark.rehearse
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_times_are_continuous_and_minutes_those_of_the_sections(name: str) -> None:
     listed = listed_minutes()

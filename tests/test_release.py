@@ -12,7 +12,6 @@ from zipfile import ZipFile
 import pytest
 from course_lib import __version__, paths
 from course_lib.errors import CourseError, UsageError
-from course_lib.workspace import products as workspace
 
 from course_release import archives, packages, texts
 
@@ -119,12 +118,6 @@ def test_packages_with_other_files_are_refused(tmp_path: Path) -> None:
         ):
             with pytest.raises(CourseError, match="1 files are not those of the commit"):
                 packages.compare(source, [make(tmp_path, wrong)])
-
-
-def test_a_product_of_a_checkout_is_fresh_in_an_installed_wheel() -> None:
-    library = paths.REPOSITORY / "course_lib"
-    assert workspace._key(library / "data/tasks/smile.jsonl") == "data/tasks/smile.jsonl"
-    assert workspace._key(paths.data("tasks/smile.jsonl")) == "data/tasks/smile.jsonl"
 
 
 def test_an_archive_with_a_wrong_checksum_is_not_unpacked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

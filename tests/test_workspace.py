@@ -542,3 +542,9 @@ def test_a_product_that_a_command_writes_is_fresh(own_workspace: Path) -> None:
     assert product.path() == own_workspace / "tiny/a/first"
     assert product.state() == FRESH
     assert sorted(os.listdir(product.folder)) == [files.MARK, manifests.FILE, "text"]
+
+
+def test_a_product_of_a_checkout_is_fresh_in_an_installed_wheel() -> None:
+    library = paths.REPOSITORY / "course_lib"
+    assert workspace._key(library / "data/tasks/smile.jsonl") == "data/tasks/smile.jsonl"
+    assert workspace._key(paths.data("tasks/smile.jsonl")) == "data/tasks/smile.jsonl"

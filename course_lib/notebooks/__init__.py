@@ -1,1 +1,1 @@
-"""Executing notebooks, their plots, drawings and progress bar."""
+"""Executing notebooks, their plots, drawings, tables and progress bar."""

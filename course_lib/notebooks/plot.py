@@ -1,9 +1,29 @@
 """The common style for all figures: size, colors and the Japanese font. Each chapter has its own in figures.py."""
 
-from typing import Any
+from collections.abc import Iterable
+from itertools import count
+from typing import Any, NamedTuple
 
 COLOURS = ("#3b6ea5", "#d9822b", "#5a9e6f", "#b0485a", "#7a6aa8", "#8a8a8a")
 BEFORE, AFTER = COLOURS[5], COLOURS[0]
+
+
+class Color(NamedTuple):
+    """The fill of a box, and the darker color of its border and of text on the fill or on the card."""
+
+    fill: str
+    line: str
+
+
+# For tables and drawings, in the hues of COLOURS; each line color has a contrast of at least 4.5 on its fill and on the card.
+CARD, INK, MUTED = "#ffffff", "#1f2933", "#52606d"
+PLAIN = Color(CARD, MUTED)
+GREY = Color("#eceff2", MUTED)
+BLUE = Color("#dbe8f6", "#2b5a8c")
+ORANGE = Color("#fbe3c8", "#8f4a08")
+GREEN = Color("#dcefe2", "#2a6540")
+RED = Color("#f6dbe0", "#963044")
+PURPLE = Color("#e6e1f3", "#5b4a8f")
 
 
 def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **options: Any) -> tuple[Any, Any]:
@@ -22,3 +42,12 @@ def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **option
     # A notebook displays the returned figure. If the figure stayed open, it would be displayed twice.
     plt.close(figure)
     return figure, axes
+
+
+def rows_without_overlap(spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return a row number for each span (start, end): the first row where the span overlaps no earlier one."""
+    placed: list[tuple[int, int, int]] = []
+    for start, end in spans:
+        taken = {row for row, first, last in placed if first < end and start < last}
+        placed.append((next(row for row in count() if row not in taken), start, end))
+    return [row for row, _, _ in placed]

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.language.words import tr
-from course_lib.notebooks.canvas import rows_without_overlap
-from course_lib.notebooks.plot import COLOURS, subplots
+from course_lib.notebooks.plot import COLOURS, rows_without_overlap, subplots
 from course_lib.serving.layout import FtConfig, rank_bytes, uneven
 
 

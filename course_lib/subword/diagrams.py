@@ -1,19 +1,20 @@
-"""Drawing for chapter 3: BPE's merges of a word above Unigram's lattice of its pieces."""
+"""Table for chapter 3: BPE's merges of a word above Unigram's lattice of its pieces."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from course_lib.errors import UsageError
 from course_lib.language.words import tr
-from course_lib.notebooks import canvas
-from course_lib.notebooks.drawing import Drawing
+from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLAIN, rows_without_overlap
+from course_lib.notebooks.table import Table, cell
 from course_lib.subword.folder import WORD
 
-# Width of a character's column, left margin, and distance between two levels of the merge tree [pixels].
-COLUMN, LEFT, LEVEL = 72, 96, 54
 # The longest word that fits, and the number of segmentations listed.
 LONGEST, LISTED = 9, 3
+# The first column of a cell, the column behind it, and the cell.
+Tile = tuple[int, int, str]
 
 
 class Merged(NamedTuple):
@@ -51,8 +52,8 @@ def segmentations(text: str, scores: Mapping[str, float]) -> list[tuple[float, t
     return sorted(found[-1], key=lambda each: (-each[0], each[1]))
 
 
-def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Mapping[str, float]) -> Drawing:
-    """Draw how BPE and Unigram split the same word: the merge tree above it, the lattice of pieces below it.
+def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Mapping[str, float]) -> Table:
+    """Show how BPE and Unigram split the same word: the merge tree above it, the lattice of pieces below it.
 
     `merges` are BPE's, in the order in which they were learned. `scores` are the log probabilities of Unigram's pieces
     [nats]; Unigram writes the space before a word as ▁. Sources: Sennrich, Haddow and Birch 2016
@@ -64,56 +65,75 @@ def merges_and_lattice(word: str, merges: Sequence[tuple[str, str]], scores: Map
         raise UsageError(f"word: {word!r} is not allowed: 1 to {LONGEST} characters, covered by the pieces in scores")
     tokens = merge_tree(word, merges)
     chosen = ranked[0][1]
+    rows = [*_merge_rows(word, tokens), _character_row(word), *_piece_rows(text, chosen, scores)]
+    rows.append(
+        [cell(), cell(tr("Unigram's segmentations, sum of log probabilities"), columns=len(text), align="left")]
+    )
+    for number, (score, path) in enumerate(ranked[:LISTED], start=1):
+        pieces = cell(" | ".join(path), columns=len(text), align="left", bold=number == 1)
+        rows.append([cell(f"{number}.", align="right"), pieces, cell(_with_minus(score), align="right")])
+    description = tr(
+        "BPE builds {tokens} from characters, the earliest learned merge first. Unigram compares "
+        "{number} segmentations by the sum of log probabilities and chooses {best}.",
+        tokens=" | ".join(word[node.start : node.end] for node in tokens),
+        number=len(ranked),
+        best=" | ".join(chosen),
+    )
+    return Table(tr("{word}: BPE merges, Unigram chooses", word=word), rows, description)
+
+
+def _merge_rows(word: str, tokens: Sequence[Merged]) -> list[list[str]]:
+    """Return the rows of the merge tree, the last merge first; whole tokens are in color."""
+    # A node without a merge is shown if it is a token. All others are the characters below the tree.
+    by_level: dict[int, list[Tile]] = defaultdict(list)
+    waiting = list(tokens)
+    while waiting:
+        node = waiting.pop()
+        waiting += node.parts
+        is_token = node in tokens
+        if node.parts or is_token:
+            detail = tr("no merge") if node.rank is None else tr("merge {number:,}", number=node.rank + 1)
+            shown = cell(
+                word[node.start : node.end], detail, columns=node.end - node.start,
+                color=BLUE if is_token else PLAIN, bold=is_token,
+            )  # fmt: skip
+            by_level[max(node.depth, 1)].append((node.start + len(WORD), node.end + len(WORD), shown))
+    levels = sorted(by_level, reverse=True)
+    return [_row("BPE" if level == levels[0] else "", by_level[level]) for level in levels]
+
+
+def _character_row(word: str) -> list[str]:
+    """Return the row of characters. BPE sees no ▁, so its column is empty."""
+    characters = enumerate(word, start=len(WORD))
+    return _row("", [(at, at + 1, cell(character, color=GREY, bold=True)) for at, character in characters])
+
+
+def _piece_rows(text: str, chosen: Sequence[str], scores: Mapping[str, float]) -> list[list[str]]:
+    """Return the rows of all pieces in a text; those of the chosen segmentation are in color, in the first row."""
     ends = list(accumulate(map(len, chosen)))
     best = list(zip([0, *ends], ends, strict=False))
     spans = [(start, end) for end in range(1, len(text) + 1) for start in range(end) if text[start:end] in scores]
-    # Pieces of the best segmentation come first, so that they share the first row.
     spans.sort(key=lambda span: (span not in best, span))
-    rows = canvas.rows_without_overlap(spans)
-    middle = 54 + LEVEL * max(1, *(node.depth for node in tokens))
-    lattice = middle + 56
-    bottom = lattice + 48 * (max(rows) + 1) + 26
-    card = canvas.Canvas(max(LEFT + COLUMN * len(text) + 20, 640), bottom + 24 * min(LISTED, len(ranked)) + 22)
-    card.text(LEFT - 14, middle - LEVEL, "BPE", color=canvas.MUTED, anchor="end", bold=True)
-    card.text(LEFT - 14, lattice + 20, "Unigram", color=canvas.MUTED, anchor="end", bold=True)
-    # BPE sees no ▁, so its column is empty in the upper half.
-    for at, character in enumerate(word, len(WORD)):
-        card.box(LEFT + COLUMN * at, middle, COLUMN - 4, 28, character, color=canvas.GREY, bold=True)
-    for node in tokens:
-        _tree(card, word, node, middle, True)
-    for (start, end), row in zip(spans, rows, strict=True):
-        piece, width = text[start:end], COLUMN * (end - start) - 4
-        color = canvas.ORANGE if (start, end) in best else canvas.PLAIN
-        shown = canvas.with_minus(f"{scores[piece]:.2f}")
-        card.box(LEFT + COLUMN * start, lattice + 48 * row, width, 42, piece, shown, color=color)
-    head = tr("Unigram's segmentations, sum of log probabilities")
-    card.text(16, bottom, head, canvas.SMALL, canvas.MUTED, "start")
-    for number, (score, path) in enumerate(ranked[:LISTED], start=1):
-        line = f"{number}.  {' | '.join(path)}   {canvas.with_minus(f'{score:.2f}')}"
-        shade = canvas.MUTED if number > 1 else canvas.ORANGE.line
-        card.text(16, bottom + 24 * number, line, color=shade, anchor="start")
-    return card.finish(
-        tr("{word}: BPE merges, Unigram chooses", word=word),
-        tr(
-            "BPE builds {tokens} from characters, the earliest learned merge first. Unigram compares "
-            "{number} segmentations by the sum of log probabilities and chooses {best}.",
-            tokens=" | ".join(word[node.start : node.end] for node in tokens),
-            number=len(ranked),
-            best=" | ".join(chosen),
-        ),
-    )
+    rows: dict[int, list[Tile]] = defaultdict(list)
+    for (start, end), row in zip(spans, rows_without_overlap(spans), strict=True):
+        piece, is_best = text[start:end], (start, end) in best
+        color = ORANGE if is_best else PLAIN
+        shown = cell(piece, _with_minus(scores[piece]), columns=end - start, color=color, bold=is_best)
+        rows[row].append((start, end, shown))
+    return [_row("" if row else "Unigram", rows[row]) for row in sorted(rows)]
 
 
-def _tree(card: canvas.Canvas, word: str, node: Merged, base: float, token: bool) -> canvas.Box:
-    """Draw a merge tree above the characters at `base`, with a whole `token` in color; return the box of its root."""
-    middle = LEFT + COLUMN * (1 + (node.start + node.end) / 2) - 2
-    if not node.parts and not token:
-        return canvas.Box(middle - 20, base, 40, 28)
-    text = word[node.start : node.end]
-    detail = tr("no merge") if node.rank is None else tr("merge {number:,}", number=node.rank + 1)
-    width = max(canvas.text_width(text), canvas.text_width(detail, canvas.SMALL)) + 8
-    color = canvas.BLUE if token else canvas.PLAIN
-    box = card.box(middle - width / 2, base - LEVEL * max(node.depth, 1), width, 40, text, detail, color=color)
-    for part in node.parts or (Merged(node.start, node.end),):
-        card.line(box.bottom, _tree(card, word, part, base, False).top)
-    return box
+def _row(label: str, tiles: Sequence[Tile]) -> list[str]:
+    """Return a row of the table: a label, then cells at their columns with gaps between them."""
+    cells, filled = [cell(label, align="right", bold=True)], 0
+    for start, end, shown in sorted(tiles):
+        if start > filled:
+            cells.append(cell(columns=start - filled))
+        cells.append(shown)
+        filled = end
+    return cells
+
+
+def _with_minus(score: float) -> str:
+    """Return a sum of log probabilities with two decimals and a minus sign instead of a hyphen."""
+    return f"{score:.2f}".replace("-", "−")

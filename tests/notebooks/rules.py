@@ -1,4 +1,4 @@
-"""The rules every notebook keeps (DESIGN: Notebooks). `problems` returns what breaks them, as sentences."""
+"""The rules every notebook keeps (DESIGN: Notebooks), and what breaks them, as sentences."""
 
 import json
 import re
@@ -14,15 +14,19 @@ from tests.notebooks.blanks import is_blank, is_folded
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|mnt|opt|var|workspace)/|[A-Z]:\\\\")
 # the cell tag by which nbval runs a cell and does not compare its output
 IGNORED_TAG = "nbval-ignore-output"
-# Words of the Markdown cells, without the targets of links: of a notebook, of the longest one, of all.
-WORDS, LONGEST, ALL_WORDS = 3000, ("by_hand", 4400), 22000
+# Words of the Markdown cells, without the targets of links: of a notebook, and of the longest one.
+WORDS, LONGEST = 3000, ("by_hand", 4400)
 LINK_TARGET = re.compile(r"\]\([^)]*\)")
 
 
 def problems(notebook: nbformat.NotebookNode, name: str) -> list[str]:
-    # Without those that the learner writes and the course's versions of them; others belong into the library.
-    functions = 30 if "by_hand" in name else 8
-    return [*_cells(notebook, functions), *_outputs(notebook), *_shared_cells(notebook, name)]
+    """What a learner would meet."""
+    return [*_cells(notebook), *_outputs(notebook), *_shared_cells(notebook, name)]
+
+
+def unlike_the_others(notebook: nbformat.NotebookNode, name: str) -> list[str]:
+    """What makes a notebook longer, denser or otherwise built than the others: for `make rehearse`."""
+    return [*_lengths(notebook, name), *_parts(notebook)]
 
 
 def words(notebook: nbformat.NotebookNode) -> int:
@@ -30,20 +34,34 @@ def words(notebook: nbformat.NotebookNode) -> int:
     return sum(len(LINK_TARGET.sub("]", text).split()) for text in texts)
 
 
-def too_long(notebook: nbformat.NotebookNode, name: str) -> str:
-    """What breaks the limit of words, "" if nothing does."""
-    limit = LONGEST[1] if LONGEST[0] in name else WORDS
-    return f"has {words(notebook)} words, allowed: {limit}" if words(notebook) > limit else ""
-
-
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def _cells(notebook: nbformat.NotebookNode, functions: int) -> Iterator[str]:
+def _cells(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    code = code_cells(notebook)
+    for cell in filter(is_folded, code):
+        if not cell.metadata.get("jupyter", {}).get("source_hidden") or cell.metadata.get("cellView") != "form":
+            yield f"cell {cell.id} is folded on the site, not in JupyterLab and Colab"
+        if not cell.source.startswith("# @title "):
+            yield f"folded cell {cell.id} has no `# @title`"
+    source = "\n".join(cell.source for cell in code)
+    if re.search(r"^\s*!|^%%(?:bash|sh|script)|^\s*%(?:sx|system)\b|get_ipython\(\)\.system", source, re.M):
+        yield "has a shell escape, whose failure would pass unnoticed"
+    if sum(IGNORED_TAG in cell.metadata.get("tags", []) for cell in code) > len(code) / 5:
+        yield "more than one code cell in five is not compared"
+    if sum("exercises.check(" in cell.source for cell in code) < 3:
+        yield "has fewer than three exercises"
+
+
+def _lengths(notebook: nbformat.NotebookNode, name: str) -> Iterator[str]:
+    limit = LONGEST[1] if LONGEST[0] in name else WORDS
+    if words(notebook) > limit:
+        yield f"has {words(notebook)} words, allowed: {limit}"
     code = code_cells(notebook)
     folded, read = [cell for cell in code if is_folded(cell)], [cell for cell in code if not is_folded(cell)]
-    yield from _folded(folded)
+    if (longest := max(map(_lines, folded), default=0)) > 40:
+        yield f"longest folded cell has {longest} lines, allowed: 40"
     lengths = sorted(map(_lines, read))
     if statistics.median(lengths) > 6:
         yield f"median length of code cells is {statistics.median(lengths)} lines, allowed: 6"
@@ -58,28 +76,36 @@ def _cells(notebook: nbformat.NotebookNode, functions: int) -> Iterator[str]:
     for kind, run in groupby(cell.cell_type for cell in notebook.cells if not is_folded(cell)):
         if kind == "code" and len(list(run)) > 2:
             yield "has more than two code cells in a row"
+    # Without those that the learner writes and the course's versions of them; others belong into the library.
     helpers = "\n".join(cell.source for cell in read if not is_blank(cell))
+    functions = 30 if LONGEST[0] in name else 8
     if len(re.findall(r"^\s*def ", helpers, re.M)) > functions:
         yield f"defines more than {functions} functions"
-    source = "\n".join(cell.source for cell in code)
-    if re.search(r"^\s*!|^%%(?:bash|sh|script)|^\s*%(?:sx|system)\b|get_ipython\(\)\.system", source, re.M):
-        yield "has a shell escape, whose failure would pass unnoticed"
-    if sum(IGNORED_TAG in cell.metadata.get("tags", []) for cell in code) > len(code) / 5:
-        yield "more than one code cell in five is not compared"
+    if (booleans := sum(len(re.findall(r"\b(?:True|False)\b", text)) for text in _texts(notebook))) > 3:
+        yield f"prints True or False {booleans} times, allowed: 3; print the numbers"
 
 
-def _folded(cells: list[nbformat.NotebookNode]) -> Iterator[str]:
-    if (longest := max(map(_lines, cells), default=0)) > 40:
-        yield f"longest folded cell has {longest} lines, allowed: 40"
-    for cell in cells:
-        if not cell.metadata.get("jupyter", {}).get("source_hidden") or cell.metadata.get("cellView") != "form":
-            yield f"cell {cell.id} is folded on the site, not in JupyterLab and Colab"
-        if not cell.source.startswith("# @title "):
-            yield f"folded cell {cell.id} has no `# @title`"
+def _parts(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    parts = ("| minutes |", "After this chapter you can", "(core)", "(optional)", "**Predict", "## Exercises")
+    for part in (*parts, "## Summary", "**Sources.**", "**Next:**"):
+        if part not in text:
+            yield f"lacks {part!r}"
+    first = next((i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"), 0)
+    if not any("After this chapter you can" in cell.source for cell in notebook.cells[:first]):
+        yield "states its goals after the first code cell"
+    if not any("road(" in cell.source for cell in code_cells(notebook)):
+        yield "does not show the road of the course"
 
 
 def _lines(cell: nbformat.NotebookNode) -> int:
     return sum(bool(line.strip()) for line in cell.source.split("\n"))
+
+
+def _texts(notebook: nbformat.NotebookNode) -> list[str]:
+    """What is printed, and values without their images."""
+    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
+    return [output.get("text", "") + output.get("data", {}).get("text/plain", "") for output in outputs]
 
 
 def _outputs(notebook: nbformat.NotebookNode) -> Iterator[str]:
@@ -89,12 +115,7 @@ def _outputs(notebook: nbformat.NotebookNode) -> Iterator[str]:
             yield f"code cell {number} ends in an error"
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
         yield "was not executed from top to bottom"
-    outputs = [output for cell in code for output in cell.outputs]
-    # What is printed, and values without their images.
-    texts = [output.get("text", "") + output.get("data", {}).get("text/plain", "") for output in outputs]
-    if (booleans := sum(len(re.findall(r"\b(?:True|False)\b", text)) for text in texts)) > 3:
-        yield f"prints True or False {booleans} times, allowed: 3; print the numbers"
-    if any("\ufffd" in text for text in texts):
+    if any("\ufffd" in text for text in _texts(notebook)):
         yield "prints a replacement character: a text with broken bytes"
     stored = json.dumps(notebook, ensure_ascii=False)
     if "widgets" in notebook.metadata or "widget-view" in stored or "widget-state" in stored:
@@ -110,15 +131,3 @@ def _shared_cells(notebook: nbformat.NotebookNode, name: str) -> Iterator[str]:
         found = [cell.source for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
         if found != [text]:
             yield f"its {tag} cell is not in step; run `course notebooks`"
-    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    parts = ("| minutes |", "After this chapter you can", "(core)", "(optional)", "**Predict", "## Exercises")
-    for part in (*parts, "## Summary", "**Sources.**", "**Next:**"):
-        if part not in text:
-            yield f"lacks {part!r}"
-    first = next((i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"), 0)
-    if not any("After this chapter you can" in cell.source for cell in notebook.cells[:first]):
-        yield "states its goals after the first code cell"
-    if not any("road(" in cell.source for cell in code_cells(notebook)):
-        yield "does not show the road of the course"
-    if sum("exercises.check(" in cell.source for cell in code_cells(notebook)) < 3:
-        yield "has fewer than three exercises"

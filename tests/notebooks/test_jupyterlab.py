@@ -13,6 +13,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from course_lib.corpus.diagrams import banding
 from course_lib.notebooks.drawing import drawing as load_drawing
 from course_lib.paths import REPOSITORY
 from course_lib.workspace.chapters import CHAPTERS
@@ -119,10 +120,13 @@ def _answer_first_exercise(notebook: Notebook) -> None:
         assert more.locator("p").first.is_visible()
 
 
-def test_drawing_is_shown_in_an_untrusted_notebook(browser: Any, page: Any, tmp_path: Path) -> None:
+def test_drawing_and_table_are_shown_in_an_untrusted_notebook(browser: Any, page: Any, tmp_path: Path) -> None:
     drawing = load_drawing("zero2-step")
-    output = nbformat.v4.new_output("execute_result", data=drawing._repr_mimebundle_(), execution_count=1)
-    cells = [nbformat.v4.new_code_cell("drawing", outputs=[output], execution_count=1)]
+    table = banding({"A": [3, 7], "B": [3, 8]}, 2)
+    cells = []
+    for number, data in enumerate((drawing._repr_mimebundle_(), table._repr_mimebundle_()), start=1):
+        output = nbformat.v4.new_output("execute_result", data=data, execution_count=number)
+        cells.append(nbformat.v4.new_code_cell("shown", outputs=[output], execution_count=number))
     notebooks = tmp_path / "notebooks"
     notebooks.mkdir()
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -132,8 +136,11 @@ def test_drawing_is_shown_in_an_untrusted_notebook(browser: Any, page: Any, tmp_
         trusted = (
             "() => [...window.jupyterapp.shell.currentWidget.content.model.cells].map(cell => cell.trusted === true)"
         )
-        assert page.evaluate(trusted) == [False]
+        assert page.evaluate(trusted) == [False, False]
         image = page.locator(".jp-OutputArea img")
         assert image.count() == 1 and image.get_attribute("alt") == drawing.alt
         assert image.evaluate("element => element.naturalWidth") > 500
+        shared = page.locator(".jp-OutputArea td", has_text="A, B")
+        assert shared.evaluate("element => getComputedStyle(element).backgroundColor") == "rgb(219, 232, 246)"
+        notebook.screenshots(SCREENSHOTS / "drawings")
         notebook.close()

@@ -57,6 +57,7 @@ def test_code_is_compared_without_strings_and_comments() -> None:
     assert same_code("%pip x", "%pip x") and not same_code("%pip x", "%pip y")
 
 
+@pytest.mark.rehearse
 @pytest.mark.parametrize("path", [path for each in CHAPTERS for path in each.paths], ids=lambda path: path.stem)
 def test_translated_cells_have_the_same_code(path: Path) -> None:
     for source in cells(path):

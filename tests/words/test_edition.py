@@ -28,6 +28,7 @@ def code(path: Path) -> list[nbformat.NotebookNode]:
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
+@pytest.mark.rehearse
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_the_code_is_the_same_but_for_strings_and_comments(path: Path, edition: Path) -> None:
     own, english = code(edition / "notebooks" / path.name), code(path)
@@ -39,6 +40,7 @@ def test_the_code_is_the_same_but_for_strings_and_comments(path: Path, edition: 
             assert same_code(one.source, other.source), other.id
 
 
+@pytest.mark.rehearse
 def test_links_lead_on(edition: Path) -> None:
     texts = [(page, page.read_text(encoding="utf8")) for page in edition.rglob("*.md")]
     for path in (edition / "notebooks" / path.name for path in PATHS):
@@ -49,12 +51,14 @@ def test_links_lead_on(edition: Path) -> None:
         assert [link for link in links if not (page.parent / link).exists()] == [], page
 
 
+@pytest.mark.rehearse
 def test_links_name_the_translated_headings(edition: Path) -> None:
     index = (edition / "docs/instructor/index.md").read_text(encoding="utf8")
     anchors = [link[3][1:] for link in editions.LINK.finditer(index) if link[2] == "room.md" and link[3]]
     assert anchors and {*anchors} <= {*pages.anchors((edition / "docs/instructor/room.md").read_text(encoding="utf8"))}
 
 
+@pytest.mark.rehearse
 def test_the_kit_names_sections_as_their_headings_do(edition: Path) -> None:
     headings: dict[str, str] = {}
     for path in PATHS:
