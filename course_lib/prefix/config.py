@@ -17,7 +17,7 @@ from course_lib.models.memory import Sizes
 from course_lib.prefix.memory import frozen_sizes
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 from course_lib.training.settings import RunConfig
 
 # Prefix format: the course's own safetensors file, rinna's torch file, or a peft folder (prefix tuning or cartridge).
@@ -157,3 +157,7 @@ class RecipeConfig:
         "runs that each train one prefix: files under course_lib/configs, or paths",
     )
     quick: QuickConfig = field(default_factory=QuickConfig)
+
+
+# The chapter's section of a profile.
+RECIPE_SECTION = Section("prefix.recipe", RecipeConfig)
