@@ -12,7 +12,7 @@ from course_lib.corpus.config import SOURCES_SECTION
 from course_lib.gptsan import products as gptsan
 from course_lib.pretrain.config import RECIPE_SECTION, PretrainConfig
 from course_lib.settings import config, profiles
-from course_lib.subword import products as subword
+from course_lib.subword.config import BPE_SECTION
 
 TEXT = "猫は庭で遊び、昼には木のかげで眠った。夕方になると台所の前で鳴いて、魚がほしいと言った。雨の日は窓のそばにすわって外を見ていた。"
 
@@ -68,7 +68,7 @@ def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str], monkey
     # The models learn these texts, and their vocabularies are those of the tokenizers.
     assert not products.has_world()
     run_file = RECIPE_SECTION.read().config
-    assert config.load(PretrainConfig, run_file).model.vocab_size == subword.BPE_SECTION.read().vocab_size
+    assert config.load(PretrainConfig, run_file).model.vocab_size == BPE_SECTION.read().vocab_size
     assert gptsan.base_settings().model.shape.vocab_size == gptsan.VOCABULARY.resolve()[0].size
     assert run("new", "empty") == 0
     assert "empty/texts" in capsys.readouterr().out
