@@ -185,6 +185,11 @@ def planned(settings: GptsanConfig) -> GptsanConfig:
     )
 
 
+def _base_settings() -> GptsanConfig | dict[str, Any]:
+    ready = RECIPE_SECTION.read().checkpoint
+    return {"checkpoint": ready} if ready else base_settings()
+
+
 def _corpus_settings() -> EncodeConfig:
     if ready := RECIPE_SECTION.read().checkpoint:
         raise UsageError(
@@ -223,9 +228,7 @@ CORPUS = Product(
 BASE: Product = Product(
     "gptsan/base",
     build=_base,
-    settings=lambda: (
-        {"checkpoint": RECIPE_SECTION.read().checkpoint} if RECIPE_SECTION.read().checkpoint else base_settings()
-    ),
+    settings=_base_settings,
     inputs=lambda: () if RECIPE_SECTION.read().checkpoint else (VOCABULARY, CORPUS, *_named_files(base_settings())),
     code=lambda: () if RECIPE_SECTION.read().checkpoint else TRAINING,
     identity=lambda settings: settings if isinstance(settings, dict) else settings.content(),
