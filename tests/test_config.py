@@ -220,6 +220,7 @@ def test_every_bundled_profile_is_valid(monkeypatch: pytest.MonkeyPatch, profile
     [
         ("japanese: {segmnet: {split: false}}", "japanese.segmnet: unknown section"),
         ("japanese: 3", "japanese.3: unknown section"),
+        ("japanese: [segment]", r"japanese.\['segment'\]: unknown section"),
         ("japanese: {segment: {splt: false}}", "japanese.segment: splt: unknown key"),
     ],
 )

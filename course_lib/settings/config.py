@@ -84,7 +84,8 @@ def sections(path: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for chapter, inner in profiles.read_yaml(path).items():
         # What is not a mapping is refused as if it were the name of a section.
-        for name, values in ((inner or {}) if isinstance(inner, dict | None) else {inner: {}}).items():
+        by_name = (inner or {}) if isinstance(inner, dict | None) else {str(inner): {}}
+        for name, values in by_name.items():
             full = f"{chapter}.{name}"
             if full not in known_sections():
                 allowed = ", ".join(known_sections())
