@@ -94,8 +94,8 @@ def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str],
     assert ("--json" in shown) == (inspect.signature(function).return_annotation is not None)
     if cls := settings_class(function):
         told = " ".join(shown.split())
-        for key, _, _, text in config.describe(cls):
-            assert text.split()[0] in told and (f"--{key.replace('_', '-')}" in told or key in told)
+        for row in config.describe(cls):
+            assert row.help.split()[0] in told and (f"--{row.key.replace('_', '-')}" in told or row.key in told)
 
 
 def parameters(words: str) -> Iterator[tuple[inspect.Parameter, Any]]:

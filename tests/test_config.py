@@ -9,7 +9,7 @@ import pytest
 from course_lib.errors import UsageError
 from course_lib.japanese import products
 from course_lib.settings import config, profiles
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 from course_lib.subword.config import ExperimentsConfig
 from course_lib.training.settings import RunsConfig
 from course_lib.workspace import chapters
@@ -17,6 +17,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import model_validator
 from pydantic.dataclasses import dataclass
+
+from tests import configs_page
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -189,7 +191,17 @@ def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
 
 
 def test_the_sections_a_profile_may_hold_are_those_the_chapters_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(read_by_chapters(monkeypatch)) == set(config.SECTIONS)
+    assert read_by_chapters(monkeypatch) == {name: each.cls for name, each in config.known_sections().items()}
+
+
+def test_readme_lists_every_setting_of_a_profile_with_its_dataclass() -> None:
+    page = (profiles.CONFIGS / "README.md").read_text(encoding="utf8")
+    section = page.split("## Settings of profiles\n")[1].split("\n## ")[0]
+    assert configs_page.rows(section) == [
+        row
+        for name, each in config.known_sections().items()
+        for row in configs_page.expected(config.describe(each.cls), f"{name}.")
+    ]
 
 
 @pytest.mark.parametrize("profile", profiles.BUNDLED)
@@ -208,6 +220,7 @@ def test_every_bundled_profile_is_valid(monkeypatch: pytest.MonkeyPatch, profile
     [
         ("japanese: {segmnet: {split: false}}", "japanese.segmnet: unknown section"),
         ("japanese: 3", "japanese.3: unknown section"),
+        ("japanese: [segment]", r"japanese.\['segment'\]: unknown section"),
         ("japanese: {segment: {splt: false}}", "japanese.segment: splt: unknown key"),
     ],
 )
@@ -222,8 +235,8 @@ def test_a_section_comes_from_the_profile_with_overrides(monkeypatch: pytest.Mon
     monkeypatch.setattr(profiles, "CONFIGS", tmp_path)
     (tmp_path / "xl.yaml").write_text("corpus:\nsubword:\n  bpe:\n  unigram: {steps: 4}\n")
     monkeypatch.setenv("COURSE_PROFILE", "xl")
-    assert config.section("subword.unigram", Engine, ["rate=3"]) == Engine(4, 3.0)
-    assert config.section("subword.bpe", Engine) == config.section("corpus.wikipedia", Engine) == Engine()
+    assert Section("subword.unigram", Engine).read(["rate=3"]) == Engine(4, 3.0)
+    assert Section("subword.bpe", Engine).read() == Section("corpus.wikipedia", Engine).read() == Engine()
 
 
 @pytest.mark.parametrize("wrong", ["huge", "", "../tiny"])
@@ -231,7 +244,7 @@ def test_the_dial(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     assert profiles.name() == "tiny"
     monkeypatch.setenv("COURSE_PROFILE", wrong)
     with pytest.raises(UsageError, match=f"COURSE_PROFILE: {re.escape(wrong)}: .*tiny, .*xl"):
-        config.section("corpus.sources", Engine)
+        Section("corpus.sources", Engine).read()
 
 
 # YAML that no settings file has, but a file from somebody else may

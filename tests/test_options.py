@@ -8,7 +8,7 @@ from course_lib.command_line import from_options, runs, train, verbs
 from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config, profiles
-from course_lib.subword.config import BpeConfig
+from course_lib.subword.config import BPE_SECTION, BpeConfig
 
 
 @pytest.fixture(autouse=True)
@@ -38,13 +38,13 @@ def test_a_verb_takes_the_defaults_of_its_help_whatever_the_profile(
         assert words not in SECTIONS
         return
     cls, section = parameter.cls, parameter.note.section
-    assert section == SECTIONS.get(words, "")
+    assert (section.name if section else "") == SECTIONS.get(words, "")
     assert from_options.settings(cls, section, None) == cls()
     assert capsys.readouterr() == ("", "")
 
 
 def test_what_differs_from_the_defaults_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = from_options.settings(BpeConfig, "subword.bpe", Path("tiny"), ["min_frequency=2"])
+    chosen = from_options.settings(BpeConfig, BPE_SECTION, Path("tiny"), ["min_frequency=2"])
     assert chosen == BpeConfig(vocab_size=6000, limit_alphabet=4000, min_frequency=2)
     remark = "settings: vocab_size=6000, min_frequency=2, limit_alphabet=4000; "
     assert capsys.readouterr().err.startswith(remark)
@@ -53,7 +53,7 @@ def test_what_differs_from_the_defaults_is_one_line(capsys: pytest.CaptureFixtur
 def test_an_option_comes_before_set_and_set_before_the_file() -> None:
     Path("mine.yaml").write_text("vocab_size: 700\nmin_frequency: 3\nlimit_alphabet: 40\n")
     changes = {"vocab_size": 900, "lossless": None}
-    chosen = from_options.settings(BpeConfig, "", Path("mine.yaml"), ["min_frequency=4", "vocab_size=800"], changes)
+    chosen = from_options.settings(BpeConfig, None, Path("mine.yaml"), ["min_frequency=4", "vocab_size=800"], changes)
     assert chosen == BpeConfig(vocab_size=900, min_frequency=4, limit_alphabet=40)
 
 
@@ -62,13 +62,13 @@ def test_a_file_comes_before_a_profile_of_its_name_and_a_folder_does_not() -> No
     assert profiles.named(Path("xl")) == profiles.named(Path("xl.yaml")) == "xl"
     Path("xl.yaml").write_text("vocab_size: 700\n")
     assert profiles.named(Path("xl.yaml")) is None
-    assert from_options.settings(BpeConfig, "subword.bpe", Path("xl.yaml")).vocab_size == 700
+    assert from_options.settings(BpeConfig, BPE_SECTION, Path("xl.yaml")).vocab_size == 700
     Path("gpt2-tiny.yaml").mkdir()
     assert config.load(PretrainConfig, "gpt2-tiny.yaml").model.vocab_size == 1280
     with pytest.raises(UsageError, match="no such config"):
-        from_options.settings(BpeConfig, "subword.bpe", Path("absent/xl.yaml"))
+        from_options.settings(BpeConfig, BPE_SECTION, Path("absent/xl.yaml"))
     with pytest.raises(UsageError, match="a profile has no settings of this verb"):
-        from_options.settings(BpeConfig, "", Path("tiny"))
+        from_options.settings(BpeConfig, None, Path("tiny"))
 
 
 def test_a_run_is_the_profiles_own_unless_a_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:

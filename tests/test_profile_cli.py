@@ -8,12 +8,11 @@ import pytest
 from course_lib import cli
 from course_lib.command_line import costs
 from course_lib.corpus import products
-from course_lib.corpus.config import Sources
+from course_lib.corpus.config import SOURCES_SECTION
 from course_lib.gptsan import products as gptsan
-from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
+from course_lib.pretrain.config import RECIPE_SECTION, PretrainConfig
 from course_lib.settings import config, profiles
-from course_lib.subword import products as subword
+from course_lib.subword.config import BPE_SECTION
 
 TEXT = "猫は庭で遊び、昼には木のかげで眠った。夕方になると台所の前で鳴いて、魚がほしいと言った。雨の日は窓のそばにすわって外を見ていた。"
 
@@ -62,14 +61,14 @@ def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str], monkey
     assert said.startswith("my-text/my-text.yaml: 3 documents, ") and "; 3 of them too short" in said
     monkeypatch.setenv("COURSE_PROFILE", "my-text/my-text.yaml")
     assert profiles.name() == "my-text"
-    found = products.own_files(config.section("corpus.sources", Sources))
+    found = products.own_files(SOURCES_SECTION.read())
     assert [path.name for path in found] == ["more.jsonl", "novel.txt"]
     Path("my-text/texts/.hidden").write_text("x")
-    assert products.own_files(config.section("corpus.sources", Sources)) == found
+    assert products.own_files(SOURCES_SECTION.read()) == found
     # The models learn these texts, and their vocabularies are those of the tokenizers.
     assert not products.has_world()
-    run_file = config.section("pretrain.recipe", PretrainRecipe).config
-    assert config.load(PretrainConfig, run_file).model.vocab_size == subword.bpe_settings().vocab_size
+    run_file = RECIPE_SECTION.read().config
+    assert config.load(PretrainConfig, run_file).model.vocab_size == BPE_SECTION.read().vocab_size
     assert gptsan.base_settings().model.shape.vocab_size == gptsan.VOCABULARY.resolve()[0].size
     assert run("new", "empty") == 0
     assert "empty/texts" in capsys.readouterr().out

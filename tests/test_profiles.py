@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from course_lib import cli, paths
 from course_lib.command_line import from_options
-from course_lib.corpus.config import WebtextConfig
+from course_lib.corpus.config import WEBTEXT_SECTION
 from course_lib.errors import UsageError
-from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.config import RecipeConfig as Pretrain
+from course_lib.pretrain.config import RECIPE_SECTION, PretrainConfig
 from course_lib.settings import config, profiles
-from course_lib.subword.config import BpeConfig
+from course_lib.subword.config import BPE_SECTION, BpeConfig
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +29,11 @@ def own(monkeypatch: pytest.MonkeyPatch, text: str, path: str = "mine/small.yaml
 
 def test_values_are_merged_key_by_key_and_lists_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     own(monkeypatch, "extends: xl\ncorpus: {webtext: {dedup: {ngram: 5}}}\nsubword: {bpe: {vocab_size: 300}}\n")
-    dedup = config.section("corpus.webtext", WebtextConfig).dedup
+    dedup = WEBTEXT_SECTION.read().dedup
     assert (dedup.ngram, dedup.num_bands) == (5, 32)
-    bpe = config.section("subword.bpe", BpeConfig)
+    bpe = BPE_SECTION.read()
     assert (bpe.vocab_size, bpe.min_frequency, bpe.limit_alphabet) == (300, 1, 8000)
-    assert config.section("pretrain.recipe", Pretrain).config == "gpt2-xl.yaml"
+    assert RECIPE_SECTION.read().config == "gpt2-xl.yaml"
     Path("run.yaml").write_text("extends: gpt2-tiny\ndata: {seq_length: 64}\nengine: {tracking: [wandb]}\n")
     run = config.load(PretrainConfig, "run.yaml")
     assert run.data.seq_length == 64 and run.engine.tracking == ("wandb",) and run.model.vocab_size == 1280
@@ -47,7 +46,7 @@ def test_own_profile_has_its_own_workspace_and_paths(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COURSE_PROFILE", os.path.abspath("mine/small.yaml"))
     Path("notebooks").mkdir()
     monkeypatch.chdir("notebooks")
-    assert config.load(PretrainConfig, config.section("pretrain.recipe", Pretrain).config).batch.micro_size == 3
+    assert config.load(PretrainConfig, RECIPE_SECTION.read().config).batch.micro_size == 3
     assert profiles.beside("texts") == tmp_path / "mine/texts"
     assert profiles.beside(tmp_path) == tmp_path
 
@@ -58,7 +57,7 @@ def test_a_changed_base_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (400, 500):
         base.write_text(f"extends: tiny\nsubword: {{bpe: {{vocab_size: {size}}}}}\n")
         os.utime(base, ns=(size, size))
-        assert config.section("subword.bpe", BpeConfig).vocab_size == size
+        assert BPE_SECTION.read().vocab_size == size
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_a_changed_base_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_profile_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, text: str, wanted: str) -> None:
     own(monkeypatch, text)
     with pytest.raises(UsageError, match=re.escape(wanted)) as error:
-        config.section("subword.bpe", BpeConfig)
+        BPE_SECTION.read()
     assert "\n" not in str(error.value)
 
 
@@ -99,8 +98,8 @@ def test_a_verb_takes_an_own_profile_by_its_path(
 ) -> None:
     own(monkeypatch, "extends: tiny\nsubword: {bpe: {vocab_size: 300}}\n")
     monkeypatch.delenv("COURSE_PROFILE")
-    chosen = from_options.settings(BpeConfig, "subword.bpe", Path("mine/small.yaml"), None)
+    chosen = from_options.settings(BpeConfig, BPE_SECTION, Path("mine/small.yaml"), None)
     assert (chosen.vocab_size, chosen.limit_alphabet) == (300, 4000)
     assert "vocab_size=300" in capsys.readouterr().err
     Path("verb.yaml").write_text("vocab_size: 700\n")
-    assert from_options.settings(BpeConfig, "subword.bpe", Path("verb.yaml"), None) == BpeConfig(vocab_size=700)
+    assert from_options.settings(BpeConfig, BPE_SECTION, Path("verb.yaml"), None) == BpeConfig(vocab_size=700)

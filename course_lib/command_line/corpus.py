@@ -12,13 +12,21 @@ from typer import Argument, Option
 from course_lib.command_line.from_options import FromOptions
 from course_lib.command_line.options import CORES, Note, Output, TextOutput, Workers, output, path
 from course_lib.command_line.output import Shown
-from course_lib.corpus.config import Dataset, DownloadConfig, WebtextConfig, WikipediaConfig
+from course_lib.corpus.config import (
+    DOWNLOAD_SECTION,
+    WEBTEXT_SECTION,
+    WIKIPEDIA_SECTION,
+    Dataset,
+    DownloadConfig,
+    WebtextConfig,
+    WikipediaConfig,
+)
 from course_lib.errors import UsageError
 from course_lib.files import STANDARD_OUTPUT, require_other, require_replaceable
-from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.config import SEGMENT_SECTION, SegmentConfig
 from course_lib.language.words import mark, tr
 from course_lib.scale.config import Engine, ScaleConfig
-from course_lib.subword.config import BpeConfig, UnigramConfig
+from course_lib.subword.config import BPE_SECTION, UNIGRAM_SECTION, BpeConfig, UnigramConfig
 
 if TYPE_CHECKING:
     from course_lib.corpus.report import CorpusReport
@@ -33,7 +41,7 @@ Corpus = Annotated[
 
 def download(
     dataset: Annotated[Dataset, Argument(metavar="DATASET", help="jawiki: Japanese Wikipedia; cc100: web text")],
-    settings: Annotated[DownloadConfig, FromOptions(section="corpus.download")],
+    settings: Annotated[DownloadConfig, FromOptions(DOWNLOAD_SECTION)],
     target: Annotated[Path, output("folder for the file"), Note.PRODUCT] = Path("downloads"),
     *,
     date: Annotated[str, Option("--date", help="day of the dump, such as 20261101, or latest")] = "latest",
@@ -48,7 +56,7 @@ def download(
 def wikipedia(
     dumps: Annotated[list[Path], Argument(metavar="DUMP", help=".xml, .xml.gz, .xml.bz2 or .xml.xz", parser=path)],
     target: TextOutput,
-    settings: Annotated[WikipediaConfig, FromOptions(section="corpus.wikipedia")],
+    settings: Annotated[WikipediaConfig, FromOptions(WIKIPEDIA_SECTION)],
     workers: Workers = CORES,
 ) -> object:
     """Extract the articles of a Wikipedia dump as plain text."""
@@ -69,7 +77,7 @@ def webtext(
         Note.INPUT_FILE,
     ],
     target: TextOutput,
-    settings: Annotated[WebtextConfig, FromOptions(section="corpus.webtext")],
+    settings: Annotated[WebtextConfig, FromOptions(WEBTEXT_SECTION)],
     workers: Workers = CORES,
 ) -> object:
     """Filter web text and remove duplicates."""
@@ -144,7 +152,7 @@ def segment(
         Note.INPUT_FILE,
     ],
     target: TextOutput,
-    settings: Annotated[SegmentConfig, FromOptions(section="japanese.segment")],
+    settings: Annotated[SegmentConfig, FromOptions(SEGMENT_SECTION)],
     workers: Workers = CORES,
 ) -> object:
     """Normalize documents, split them into sentences and segment the sentences into words."""
@@ -183,7 +191,7 @@ def segment_eval(
     return Shown(scores, f"{head}\n{table(scores)}")
 
 
-def bpe(sources: Corpus, target: Output, settings: Annotated[BpeConfig, FromOptions(section="subword.bpe")]) -> object:
+def bpe(sources: Corpus, target: Output, settings: Annotated[BpeConfig, FromOptions(BPE_SECTION)]) -> object:
     """Train a BPE tokenizer as in the GPT-2 XL recipe.
 
     In .jsonl documents, which are not segmented, a whole sentence counts as one word, and training takes about 40 MB of
@@ -195,7 +203,7 @@ def bpe(sources: Corpus, target: Output, settings: Annotated[BpeConfig, FromOpti
 
 
 def unigram(
-    sources: Corpus, target: Output, settings: Annotated[UnigramConfig, FromOptions(section="subword.unigram")]
+    sources: Corpus, target: Output, settings: Annotated[UnigramConfig, FromOptions(UNIGRAM_SECTION)]
 ) -> object:
     """Train a Unigram tokenizer with sentencepiece."""
     from course_lib.subword.unigram import train_unigram

@@ -9,18 +9,17 @@ from typing import Any, NamedTuple
 import psutil
 
 from course_lib.checkpoints.number_formats import NumberFormat
-from course_lib.corpus.config import Sources
+from course_lib.corpus.config import SOURCES_SECTION
 from course_lib.corpus.products import own_files
 from course_lib.files import OPENERS
 from course_lib.gptsan import products as gptsan
-from course_lib.gptsan.config import RecipeConfig as GPTSanRecipe
+from course_lib.gptsan.config import RECIPE_SECTION as GPTSAN_RECIPE
 from course_lib.language.words import tr
 from course_lib.parallel import default_workers
 from course_lib.prefix import products as prefix
-from course_lib.prefix.config import RecipeConfig as PrefixRecipe
+from course_lib.prefix.config import RECIPE_SECTION as PREFIX_RECIPE
 from course_lib.pretrain import products as pretrain
-from course_lib.settings import config
-from course_lib.subword.config import BpeConfig
+from course_lib.subword.config import BPE_SECTION
 from course_lib.training.memory import plan
 
 # Sizes as published, November 2026 [bytes]: download, plain text in it. JAWIKI_PART is the first part of the dump.
@@ -55,14 +54,14 @@ class Stage(NamedTuple):
 
 def downloads() -> list[dict[str, Any]]:
     """Return what the current profile downloads: what it is, its size [bytes] (None if unknown), and its license."""
-    sources, found = config.section("corpus.sources", Sources), []
+    sources, found = SOURCES_SECTION.read(), []
     if sources.wikipedia == "download":
         what = tr("Japanese Wikipedia, {date}", date=sources.date) + f" {sources.part or ''}".rstrip()
         found.append((what, (JAWIKI_PART if sources.part else JAWIKI)[0], tr("CC BY-SA 4.0 and GFDL")))
     if sources.webtext == "download":
         terms = tr("terms of use of Common Crawl; rights of the pages' authors")
         found.append((tr("CC-100, Japanese"), CC100[0], terms))
-    for checkpoint in (recipe.checkpoint for recipe in _recipes()):
+    for checkpoint in (GPTSAN_RECIPE.read().checkpoint, PREFIX_RECIPE.read().checkpoint):
         if checkpoint and not Path(checkpoint).is_dir():
             found.append((checkpoint, *MODELS.get(checkpoint, (None, tr("see its page on the Hub")))))
     return [{"what": what, "size": size, "license": license} for what, size, license in found]
@@ -70,7 +69,7 @@ def downloads() -> list[dict[str, Any]]:
 
 def stages() -> list[Stage]:
     """Return the estimated work of the current profile, in order."""
-    sources = config.section("corpus.sources", Sources)
+    sources = SOURCES_SECTION.read()
     # Plain text of the encyclopedia, and of the web text or the user's own texts [bytes].
     wikipedia, webtext = float(WIKIPEDIA_SAMPLE), CC100[1] if sources.webtext == "download" else WEBTEXT_SAMPLE
     if sources.wikipedia == "download":
@@ -80,7 +79,7 @@ def stages() -> list[Stage]:
     text, loaded = wikipedia + webtext, sum(each["size"] or 0 for each in downloads())
     # seconds of a byte on all cores
     extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))
-    lines = LINE * config.section("subword.bpe", BpeConfig).input_sentence_size or text
+    lines = LINE * BPE_SECTION.read().input_sentence_size or text
     work = [
         (1, wikipedia * extract + webtext / CLEAN, loaded + text, tr("extraction and cleaning")),
         (2, text * segment, 1.2 * text, tr("segmentation")),
@@ -91,15 +90,10 @@ def stages() -> list[Stage]:
     return found + [_training(*run, tokens=text / TOKEN) for run in _runs()]
 
 
-def _recipes() -> tuple[GPTSanRecipe, PrefixRecipe]:
-    return config.section("gptsan.recipe", GPTSanRecipe), config.section("prefix.recipe", PrefixRecipe)
-
-
 def _runs() -> Iterator[tuple[int, str, Any, int]]:
     """Yield (chapter, what it trains, settings, number of samples or 0 if it is unknown) for each training run."""
-    gptsan_recipe, _ = _recipes()
     yield 4, "GPT-2", pretrain.recipe_settings(), 0
-    if not gptsan_recipe.checkpoint:
+    if not GPTSAN_RECIPE.read().checkpoint:
         yield 5, "GPTSAN", gptsan.base_settings(), 0
     yield 5, tr("extra stage"), gptsan.planned(gptsan.tuned_settings()), 0
     for name, settings in prefix.task_settings().items():

@@ -1,4 +1,4 @@
-"""Settings from the command line: `settings: Annotated[SegmentConfig, FromOptions(section="japanese.segment")]`.
+"""Settings from the command line: `settings: Annotated[SegmentConfig, FromOptions(SEGMENT_SECTION)]`.
 
 The verb then has -c, --set and an option for each single value of the class, and gets the settings that they choose.
 """
@@ -24,8 +24,8 @@ Settings = TypeVar("Settings")
 class FromOptions:
     """Note of a parameter whose value is a settings class."""
 
-    # The section of a profile with these settings, which `-c PROFILE` selects; "": no profile has them.
-    section: str = ""
+    # The section of a profile with these settings, which `-c PROFILE` selects; None: no profile has them.
+    section: config.Section[Any] | None = None
     # Fields that get no option, because an option of the verb has their name.
     without: tuple[str, ...] = ()
 
@@ -99,7 +99,7 @@ def _option(field: "dataclasses.Field[Any]") -> inspect.Parameter | None:
 
 def settings(
     cls: type[Settings],
-    section: str,
+    section: config.Section[Settings] | None,
     file: Path | None,
     overrides: Sequence[str] | None = None,
     changes: Mapping[str, Any] | None = None,
@@ -109,12 +109,14 @@ def settings(
     `file` is the YAML file or profile that -c names. Without it, the defaults hold whatever the current profile, which
     is for the course products. --set (`overrides`) is applied to them, then options (`changes`).
     """
-    if (named := profiles.named(file)) and not section:
-        raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
-    if named:
-        chosen = config.section(section, cls, overrides or (), named)
+    if profile := profiles.named(file):
+        if section is None:
+            raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
+        chosen = section.read(overrides or (), of=profile)
+    elif file:
+        chosen = config.load(cls, file, overrides or ())
     else:
-        chosen = config.load(cls, file, overrides or ()) if file else config.build(cls, {}, overrides or ())
+        chosen = config.build(cls, {}, overrides or ())
     if given := {key: value for key, value in (changes or {}).items() if value is not None}:
         chosen = config.build(cls, config.to_dict(chosen) | given)
     if section and (changed := config.changed(chosen)):
@@ -125,6 +127,6 @@ def settings(
 
 def epilog(cls: type, options: Collection[str] = ()) -> str:
     """Return help text that lists the settings that are not options themselves, with type, default and unit."""
-    rows = [row for row in config.describe(cls) if row[0] not in options]
-    lines = [f"{key} ({kind}, default {default}): {text}" for key, kind, default, text in rows]
+    rows = [row for row in config.describe(cls) if row.key not in options]
+    lines = [f"{row.key} ({row.kind}, default {row.default}): {row.help}" for row in rows]
     return "\n\n".join(["Settings (in the YAML of -c, or by --set):", *lines]) if rows else ""

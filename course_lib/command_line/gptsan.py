@@ -9,7 +9,7 @@ from course_lib.command_line.from_options import FromOptions
 from course_lib.command_line.models import Continued
 from course_lib.command_line.options import CORES, Note, Output, Workers, path
 from course_lib.command_line.output import Shown, text
-from course_lib.gptsan.config import EncodeConfig, GenerateConfig, VocabularyConfig
+from course_lib.gptsan.config import CLASSES_SECTION, VOCABULARY_SECTION, EncodeConfig, GenerateConfig, VocabularyConfig
 
 
 def vocabulary(
@@ -19,7 +19,7 @@ def vocabulary(
         Note.INPUT_FILE,
     ],
     target: Output,
-    settings: Annotated[VocabularyConfig, FromOptions(section="gptsan.vocabulary")],
+    settings: Annotated[VocabularyConfig, FromOptions(VOCABULARY_SECTION)],
 ) -> object:
     """Build a vocabulary in the published format (vocab.txt, emoji.json) from a corpus."""
     from course_lib.documents import read_texts
@@ -40,7 +40,7 @@ def encode(
         Note.INPUT_FILE,
     ],
     target: Output,
-    settings: Annotated[EncodeConfig, FromOptions(section="gptsan.classes")],
+    settings: Annotated[EncodeConfig, FromOptions(CLASSES_SECTION)],
     workers: Workers = CORES,
     *,
     tokenizer: Annotated[

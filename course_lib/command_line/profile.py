@@ -44,7 +44,7 @@ def show(
     from course_lib.settings import config, yaml_values
 
     with environment(name):
-        sections, downloads, stages = config.sections(), costs.downloads(), costs.stages()
+        sections, downloads, stages = config.sections(profiles.file()), costs.downloads(), costs.stages()
         lines = [tr("profile {name}: {path}", name=profiles.name(), path=profiles.file())]
         lines += [tr("products: {folder}", folder=root()) + "\n"]
     nested: dict[str, Any] = {}

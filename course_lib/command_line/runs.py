@@ -110,7 +110,7 @@ def load(file: Path, overrides: Sequence[str] | None = None) -> RunConfig:
     Raises UsageError if there is no such kind, or if it does not accept the settings. Without `kind`, the error is that
     of the first kind.
     """
-    values = profiles.read_yaml(profiles.find(file))
+    values = profiles.read_yaml(file)
     if "kind" in values:
         kind = str(values["kind"])
         if kind not in KINDS:

@@ -12,13 +12,13 @@ from course_lib.command_line.from_options import Lists
 from course_lib.command_line.options import Config, Note, Overrides
 from course_lib.command_line.options import output as output_option
 from course_lib.errors import UsageError, notify
+from course_lib.gptsan.config import RECIPE_SECTION as GPTSAN_RECIPE
 from course_lib.gptsan.config import GPTSanRunConfig
-from course_lib.gptsan.config import RecipeConfig as GPTSanRecipe
 from course_lib.language.words import tr
 from course_lib.prefix.config import FILE, PrefixConfig
-from course_lib.prefix.config import RecipeConfig as PrefixRecipe
+from course_lib.prefix.config import RECIPE_SECTION as PREFIX_RECIPE
+from course_lib.pretrain.config import RECIPE_SECTION as PRETRAIN_RECIPE
 from course_lib.pretrain.config import PretrainConfig
-from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
 from course_lib.settings import config as configuration
 from course_lib.settings import profiles
 from course_lib.training import sbatch
@@ -105,17 +105,17 @@ def prefix_train(
 
 def pretrain_file(config: Path | None) -> Path:
     """Return the settings file that -c names, or that of the profile's pretraining."""
-    return _file(config, lambda profile: configuration.section("pretrain.recipe", PretrainRecipe, of=profile).config)
+    return _file(config, lambda profile: PRETRAIN_RECIPE.read(of=profile).config)
 
 
 def gptsan_file(config: Path | None) -> Path:
     """Return the settings file that -c names, or that of the run that trains the profile's extra stage."""
-    return _file(config, lambda profile: configuration.section("gptsan.recipe", GPTSanRecipe, of=profile).extra)
+    return _file(config, lambda profile: GPTSAN_RECIPE.read(of=profile).extra)
 
 
 def prefix_file(config: Path | None) -> Path:
     """Return the settings file that -c names, or that of the profile's first prefix."""
-    return _file(config, lambda profile: configuration.section("prefix.recipe", PrefixRecipe, of=profile).tasks[0])
+    return _file(config, lambda profile: PREFIX_RECIPE.read(of=profile).tasks[0])
 
 
 def _file(config: Path | None, of_profile: Callable[[str | None], str]) -> Path:
@@ -170,7 +170,7 @@ def _complete_gptsan(settings: GPTSanRunConfig, file: Path) -> GPTSanRunConfig:
         if settings.data.input is None:
             settings = products.with_data(settings, products.CORPUS.path(), products.VOCABULARY.path())
         return settings
-    if fresh and file.name != configuration.section("gptsan.recipe", GPTSanRecipe).extra:
+    if fresh and file.name != GPTSAN_RECIPE.read().extra:
         raise UsageError(
             f"model.checkpoint: not set; the shape in {file} is for the memory planner only; "
             "give a folder written by `course gptsan add-extra-stage`"
@@ -184,7 +184,7 @@ def _complete_gptsan(settings: GPTSanRunConfig, file: Path) -> GPTSanRunConfig:
 
 def has_shape(file: Path) -> bool:
     """Return whether a settings file says the shape of a model."""
-    model = profiles.read_yaml(profiles.find(file)).get("model")
+    model = profiles.read_yaml(file).get("model")
     return isinstance(model, dict) and "shape" in model
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 
 # Corpora that can be downloaded.
 Dataset = Literal["jawiki", "cc100"]
@@ -127,3 +127,10 @@ class Sources:
         if (self.webtext == "files") != bool(self.files):
             raise ValueError("files: needs `webtext: files`, and `webtext: files` needs files")
         return self
+
+
+# The chapter's sections of a profile.
+SOURCES_SECTION = Section("corpus.sources", Sources)
+DOWNLOAD_SECTION = Section("corpus.download", DownloadConfig)
+WIKIPEDIA_SECTION = Section("corpus.wikipedia", WikipediaConfig)
+WEBTEXT_SECTION = Section("corpus.webtext", WebtextConfig)

@@ -5,7 +5,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from course_lib.corpus.config import DownloadConfig, Sources, WebtextConfig, WikipediaConfig
+from course_lib.corpus.config import (
+    DOWNLOAD_SECTION,
+    SOURCES_SECTION,
+    WEBTEXT_SECTION,
+    WIKIPEDIA_SECTION,
+    Sources,
+    WebtextConfig,
+    WikipediaConfig,
+)
 from course_lib.corpus.report import CorpusReport, write_report
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError, UsageError
@@ -47,12 +55,8 @@ def require_text(path: Path) -> None:
         raise UsageError(f"{path}: is neither .txt nor .jsonl, plain or compressed; convert or remove it")
 
 
-def _sources() -> Sources:
-    return config.section("corpus.sources", Sources)
-
-
 def _webtext_inputs() -> tuple[Path | Product, ...]:
-    sources = _sources()
+    sources = SOURCES_SECTION.read()
     if sources.webtext == "files":
         return own_files(sources)
     return (CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz"),)
@@ -63,7 +67,7 @@ def _download(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> di
 
     # Download outside the chapter's folder, so that an interrupted download can be resumed and `course clean` does not
     # delete the file.
-    downloading = config.section("corpus.download", DownloadConfig)
+    downloading = DOWNLOAD_SECTION.read()
     path = download(settings["dataset"], root() / "downloads", settings["date"], downloading, settings.get("part"))
     link_or_copy(path, folder / path.name)
     return {"bytes": path.stat().st_size}
@@ -78,7 +82,7 @@ def _wikipedia(folder: Path, inputs: list[Path], settings: WikipediaConfig) -> d
 def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig) -> dict[str, Any]:
     from course_lib.corpus.webtext import clean_webtext
 
-    if _sources().webtext != "files":
+    if SOURCES_SECTION.read().webtext != "files":
         return _reported(clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
     # The documents of all files in the form of web text.
     texts = folder / "texts.txt"
@@ -106,7 +110,7 @@ def _world(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[
 
 
 def _world_settings() -> dict[str, Any]:
-    if not (number := _sources().world):
+    if not (number := SOURCES_SECTION.read().world):
         raise UsageError(
             f"product 'corpus/world' does not exist in profile {profiles.name()}, whose corpus.sources.world is 0"
         )
@@ -124,11 +128,11 @@ def _file(source: Path) -> Path:
 
 
 def _downloaded(dataset: str) -> dict[str, Any]:
-    sources = _sources()
+    sources = SOURCES_SECTION.read()
     recorded: dict[str, Any] = {"dataset": dataset, "date": "latest"}
     if dataset == "jawiki":
         recorded |= {"date": str(sources.date)} | ({"part": sources.part} if sources.part else {})
-    return recorded | config.to_dict(config.section("corpus.download", DownloadConfig))
+    return recorded | config.to_dict(DOWNLOAD_SECTION.read())
 
 
 # The downloaded Japanese Wikipedia dump.
@@ -139,15 +143,15 @@ CC100 = Product("corpus/cc100", build=_download, settings=partial(_downloaded, "
 WIKIPEDIA = Product(
     "corpus/wikipedia",
     build=_wikipedia,
-    settings=partial(config.section, "corpus.wikipedia", WikipediaConfig),
-    inputs=lambda: (JAWIKI if _sources().wikipedia == "download" else data("jawiki-sample.xml.bz2"),),
+    settings=WIKIPEDIA_SECTION.read,
+    inputs=lambda: (JAWIKI if SOURCES_SECTION.read().wikipedia == "download" else data("jawiki-sample.xml.bz2"),),
     code=("corpus",),
 )
 # The filtered and deduplicated web text, or the user's own texts.
 WEBTEXT = Product(
     "corpus/webtext",
     build=_webtext,
-    settings=partial(config.section, "corpus.webtext", WebtextConfig),
+    settings=WEBTEXT_SECTION.read,
     inputs=_webtext_inputs,
     code=("corpus",),
 )
@@ -157,7 +161,7 @@ WORLD = Product("corpus/world", build=_world, settings=_world_settings, code=GEN
 
 def has_world() -> bool:
     """Return whether the profile's models learn the small world."""
-    return _sources().world > 0
+    return SOURCES_SECTION.read().world > 0
 
 
 def texts() -> tuple[Product, ...]:
@@ -167,7 +171,7 @@ def texts() -> tuple[Product, ...]:
 
 def products() -> list[Product]:
     """Return the chapter's products for the current profile, in build order."""
-    sources = _sources()
+    sources = SOURCES_SECTION.read()
     downloads = ((JAWIKI, sources.wikipedia), (CC100, sources.webtext))
     downloaded = [product for product, kind in downloads if kind == "download"]
     return [*downloaded, WIKIPEDIA, WEBTEXT, *([WORLD] if has_world() else [])]

@@ -14,7 +14,7 @@ from typing_extensions import override
 from course_lib.gptsan import memory
 from course_lib.gptsan.freeze import BASE, frozen_names
 from course_lib.gptsan.shape import GPTSanShape, read_shape
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 from course_lib.training.memory import Sizes
 from course_lib.training.settings import RunConfig
 
@@ -195,3 +195,10 @@ class RecipeConfig:
     )
     extra_layers: int = setting(1, "number of layers of the extra stage", ge=1, le=1024)
     extra: str = setting("gptsan-tiny-extra.yaml", "settings file of the run that trains the extra stage")
+
+
+# The chapter's sections of a profile.
+RECIPE_SECTION = Section("gptsan.recipe", RecipeConfig)
+VOCABULARY_SECTION = Section("gptsan.vocabulary", VocabularyConfig)
+CORPUS_SECTION = Section("gptsan.corpus", EncodeConfig)
+CLASSES_SECTION = Section("gptsan.classes", EncodeConfig)

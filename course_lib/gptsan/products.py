@@ -3,7 +3,6 @@
 import shutil
 import tempfile
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,15 @@ from course_lib.corpus import products as corpus
 from course_lib.corpus.products import DOCUMENTS
 from course_lib.documents import read_texts
 from course_lib.errors import UsageError
-from course_lib.gptsan.config import EncodeConfig, GPTSanRunConfig, RecipeConfig, VocabularyConfig
+from course_lib.gptsan.config import (
+    CLASSES_SECTION,
+    CORPUS_SECTION,
+    RECIPE_SECTION,
+    VOCABULARY_SECTION,
+    EncodeConfig,
+    GPTSanRunConfig,
+    VocabularyConfig,
+)
 from course_lib.gptsan.shape import GPTSanShape
 from course_lib.parallel import default_workers
 from course_lib.settings import config, profiles
@@ -40,18 +47,14 @@ MODEL = "model"
 ENCODING = ("gptsan/encode.py", "gptsan/layouts.py", "gptsan/swe.py", "gptsan/cleaning.py")
 
 
-def _recipe() -> RecipeConfig:
-    return config.section("gptsan.recipe", RecipeConfig)
-
-
 def base_settings() -> GPTSanRunConfig:
     """Return the settings for the run that trains the base model in the active profile."""
-    return config.load(GPTSanRunConfig, _recipe().base)
+    return config.load(GPTSanRunConfig, RECIPE_SECTION.read().base)
 
 
 def tuned_settings() -> GPTSanRunConfig:
     """Return the settings for the run that trains the extra stage in the active profile."""
-    return config.load(GPTSanRunConfig, _recipe().extra)
+    return config.load(GPTSanRunConfig, RECIPE_SECTION.read().extra)
 
 
 def _vocabulary(folder: Path, inputs: list[Path], settings: VocabularyConfig | dict[str, Any]) -> dict[str, Any]:
@@ -169,12 +172,12 @@ def planned(settings: GPTSanRunConfig) -> GPTSanRunConfig:
     """Return the settings for the memory planner: without checkpoint and shape, those of the profile's extra stage."""
     if settings.model.checkpoint or settings.model.shape != GPTSanShape():
         return settings
-    recipe = _recipe()
+    recipe = RECIPE_SECTION.read()
     base = GPTSanShape() if recipe.checkpoint else base_settings().model.shape
     shape = replace(base, num_ext_layers=base.num_ext_layers + recipe.extra_layers)
     length = settings.data.num_context
     if length is None and settings.data.input is None:
-        length = config.section("gptsan.classes", EncodeConfig).num_context
+        length = CLASSES_SECTION.read().num_context
     return replace(
         settings,
         model=replace(settings.model, shape=shape, ignore="base"),
@@ -182,12 +185,17 @@ def planned(settings: GPTSanRunConfig) -> GPTSanRunConfig:
     )
 
 
+def _base_settings() -> GPTSanRunConfig | dict[str, Any]:
+    ready = RECIPE_SECTION.read().checkpoint
+    return {"checkpoint": ready} if ready else base_settings()
+
+
 def _corpus_settings() -> EncodeConfig:
-    if ready := _recipe().checkpoint:
+    if ready := RECIPE_SECTION.read().checkpoint:
         raise UsageError(
             f"product 'gptsan/corpus' does not exist in profile {profiles.name()}, whose base is ready: {ready}"
         )
-    return config.section("gptsan.corpus", EncodeConfig)
+    return CORPUS_SECTION.read()
 
 
 def _classes_inputs() -> tuple[Path | Product, ...]:
@@ -204,8 +212,8 @@ def _classes_inputs() -> tuple[Path | Product, ...]:
 VOCABULARY = Product(
     "gptsan/vocabulary",
     build=_vocabulary,
-    settings=lambda: {} if _recipe().checkpoint else config.section("gptsan.vocabulary", VocabularyConfig),
-    inputs=lambda: (BASE,) if _recipe().checkpoint else corpus.texts(),
+    settings=lambda: {} if RECIPE_SECTION.read().checkpoint else VOCABULARY_SECTION.read(),
+    inputs=lambda: (BASE,) if RECIPE_SECTION.read().checkpoint else corpus.texts(),
     code=("gptsan/vocabulary.py",),
 )
 # Examples without classes; not in profiles whose gptsan.recipe.checkpoint names an existing base model.
@@ -220,9 +228,9 @@ CORPUS = Product(
 BASE: Product = Product(
     "gptsan/base",
     build=_base,
-    settings=lambda: {"checkpoint": _recipe().checkpoint} if _recipe().checkpoint else base_settings(),
-    inputs=lambda: () if _recipe().checkpoint else (VOCABULARY, CORPUS, *_named_files(base_settings())),
-    code=lambda: () if _recipe().checkpoint else TRAINING,
+    settings=_base_settings,
+    inputs=lambda: () if RECIPE_SECTION.read().checkpoint else (VOCABULARY, CORPUS, *_named_files(base_settings())),
+    code=lambda: () if RECIPE_SECTION.read().checkpoint else TRAINING,
     identity=lambda settings: settings if isinstance(settings, dict) else settings.content(),
     trains=lambda inputs, settings: "" if isinstance(settings, dict) else base_run(inputs, settings).title(),
 )
@@ -230,7 +238,7 @@ BASE: Product = Product(
 CLASSES = Product(
     "gptsan/classes",
     build=_classes,
-    settings=partial(config.section, "gptsan.classes", EncodeConfig),
+    settings=CLASSES_SECTION.read,
     inputs=_classes_inputs,
     code=(*ENCODING, *corpus.GENERATOR),
 )
@@ -238,7 +246,7 @@ CLASSES = Product(
 EXTRA = Product(
     "gptsan/extra",
     build=_extra,
-    settings=lambda: {"layers": _recipe().extra_layers},
+    settings=lambda: {"layers": RECIPE_SECTION.read().extra_layers},
     inputs=(BASE,),
     code=("gptsan/extra_stage.py",),
 )
@@ -256,7 +264,7 @@ TUNED = Product(
 
 def products() -> list[Product]:
     """Return the chapter's products in the current profile, in build order."""
-    first = [BASE, VOCABULARY] if _recipe().checkpoint else [VOCABULARY, CORPUS, BASE]
+    first = [BASE, VOCABULARY] if RECIPE_SECTION.read().checkpoint else [VOCABULARY, CORPUS, BASE]
     return [*first, CLASSES, EXTRA, TUNED]
 
 
@@ -273,7 +281,7 @@ def class_names() -> list[str]:
 
 def build_base() -> str:
     """Train or fetch the base if it is missing, and return one line that says where it comes from."""
-    recipe = _recipe()
+    recipe = RECIPE_SECTION.read()
     return fetch.origin(BASE.path() / MODEL, recipe.checkpoint, recipe.base)
 
 
@@ -284,6 +292,6 @@ def base_examples() -> tuple["Examples", "Examples"]:
     """
     from course_lib.gptsan.examples import Examples
 
-    ready = _recipe().checkpoint
+    ready = RECIPE_SECTION.read().checkpoint
     settings = tuned_settings() if ready else base_settings()
     return Examples((CLASSES if ready else CORPUS).path()).split(settings.data.held_out, settings.engine.seed)

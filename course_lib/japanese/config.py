@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -17,3 +17,7 @@ class SegmentConfig:
     mark_spaces: bool = setting(
         True, "keep original spaces as ␣ (reversible); false drops them, the form that published models expect"
     )
+
+
+# The chapter's section of a profile.
+SEGMENT_SECTION = Section("japanese.segment", SegmentConfig)

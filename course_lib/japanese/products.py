@@ -1,13 +1,11 @@
 """Products for chapter 2: the documents from chapter 1 as segmented lines."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from course_lib.corpus import products as corpus
-from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.config import SEGMENT_SECTION, SegmentConfig
 from course_lib.parallel import default_workers
-from course_lib.settings import config
 from course_lib.workspace.products import Product
 
 # File name inside each product.
@@ -22,8 +20,7 @@ def _segment(folder: Path, inputs: list[Path], settings: SegmentConfig) -> dict[
 
 
 def _segmented(name: str, documents: Product) -> Product:
-    settings = partial(config.section, "japanese.segment", SegmentConfig)
-    return Product(name, build=_segment, settings=settings, inputs=(documents,), code=("japanese",))
+    return Product(name, build=_segment, settings=SEGMENT_SECTION.read, inputs=(documents,), code=("japanese",))
 
 
 # The documents of Wikipedia, of the web text and of the small world as segmented lines.

@@ -1,14 +1,14 @@
 """The texts that a reader sees, in the language that COURSE_LANG names. English is the source and the default.
 
-Where the library makes a text for people, it writes `tr("{number} documents", number=3)`; Babel finds these calls. The
-catalogues, gettext's locale/<language>/LC_MESSAGES/course.po, are read as they are, so nothing is compiled. A message
-without a translation stays English; one whose English changed (fuzzy) keeps its former translation.
+Where the library makes a text for people, it writes `tr("{number} documents", number=3)`; Babel finds these calls.
+Translators write locale/<language>/LC_MESSAGES/course.po. `course words` compiles it to course.mo beside it, which
+gettext reads. A message without a translation stays English; one whose English changed (fuzzy) keeps its former
+translation.
 """
 
-import json
 import os
-import re
 from functools import cache
+from gettext import GNUTranslations, NullTranslations
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ from course_lib.errors import UsageError
 
 VARIABLE, SOURCE = "COURSE_LANG", "en"
 CATALOGUES = Path(__file__).parents[1] / "locale"
-# A field of a message, with its format: {number}, {share:.1%}.
-FIELD = re.compile(r"\{[^{}]*\}")
 
 
 def tr(message: str, /, **fields: Any) -> str:
     """Return a message in the reader's language, with its fields filled in as by str.format."""
-    text = _catalogue(language()).get(message, message)
+    # For gettext, the empty message is the header of the catalogue.
+    text = _catalogue(language()).gettext(message) if message else ""
     return text.format(**fields) if fields else text
 
 
@@ -41,30 +40,13 @@ def require_language() -> None:
     _catalogue(language())
 
 
-def read(path: Path) -> dict[str, str]:
-    """Return the translations in a .po file by their messages, except those that lack a field of their message."""
-    messages = {}
-    for block in path.read_text(encoding="utf8").split("\n\n"):
-        entry, key = {"msgid": "", "msgstr": ""}, ""
-        for line in block.splitlines():
-            if line.startswith("#"):
-                continue
-            if not line.startswith('"'):
-                key, _, line = line.partition(" ")
-                entry[key] = ""
-            # The escapes of gettext are those of JSON.
-            entry[key] += json.loads(line)
-        message, text = entry["msgid"], entry["msgstr"]
-        if message and text and set(FIELD.findall(message)) == set(FIELD.findall(text)):
-            messages[message] = text
-    return messages
-
-
 @cache
-def _catalogue(name: str) -> dict[str, str]:
+def _catalogue(name: str) -> NullTranslations:
+    """Return the catalogue of a language, which translates; that of English returns each message as it is."""
     if name == SOURCE:
-        return {}
-    found = sorted(path.parents[1].name for path in CATALOGUES.glob("*/LC_MESSAGES/course.po"))
-    if name not in found:
-        raise UsageError(f"{VARIABLE}: {name!r} has no catalogue; allowed: {', '.join([SOURCE, *found])}")
-    return read(CATALOGUES / name / "LC_MESSAGES" / "course.po")
+        return NullTranslations()
+    compiled = {path.parents[1].name: path for path in sorted(CATALOGUES.glob("*/LC_MESSAGES/course.mo"))}
+    if name not in compiled:
+        raise UsageError(f"{VARIABLE}: {name!r} has no catalogue; allowed: {', '.join([SOURCE, *compiled])}")
+    with compiled[name].open("rb") as file:
+        return GNUTranslations(file)

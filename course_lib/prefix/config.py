@@ -15,7 +15,7 @@ from course_lib.models.families import BY_MODEL_TYPE
 from course_lib.pretrain import memory
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 from course_lib.training.memory import Parameter, Sizes, parameters_of
 from course_lib.training.settings import RunConfig
 
@@ -160,3 +160,7 @@ class RecipeConfig:
         "runs that each train one prefix: files under course_lib/configs, or paths",
     )
     quick: QuickConfig = field(default_factory=QuickConfig)
+
+
+# The chapter's section of a profile.
+RECIPE_SECTION = Section("prefix.recipe", RecipeConfig)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from course_lib import paths
 from course_lib.checkpoints import fetch
 from course_lib.errors import UsageError
-from course_lib.prefix.config import FILE, PrefixConfig, QuickConfig, RecipeConfig
+from course_lib.prefix.config import FILE, RECIPE_SECTION, PrefixConfig, QuickConfig
 from course_lib.pretrain import products as pretrain
-from course_lib.pretrain.config import RecipeConfig as PretrainRecipe
+from course_lib.pretrain.config import RECIPE_SECTION as PRETRAIN_RECIPE
 from course_lib.settings import config
 from course_lib.workspace.products import Product
 
@@ -33,10 +33,6 @@ DOCUMENTS = 2_000
 WITH_PAIRS = ("title", "question", "plain", "plain-once")
 # Name of the model folder in the base model's product.
 MODEL = "model"
-
-
-def _recipe() -> RecipeConfig:
-    return config.section("prefix.recipe", RecipeConfig)
 
 
 def _published(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[str, Any]:
@@ -71,19 +67,19 @@ def _task(folder: Path, inputs: list[Path], settings: PrefixConfig) -> dict[str,
 
 
 # A published base: a copy of the one that recipe.checkpoint names.
-PUBLISHED = Product("prefix/base", build=_published, settings=lambda: {"checkpoint": _recipe().checkpoint})
+PUBLISHED = Product("prefix/base", build=_published, settings=lambda: {"checkpoint": RECIPE_SECTION.read().checkpoint})
 # Prompts and targets of the tasks WITH_PAIRS, made from documents that no model has read.
 PAIRS = Product("prefix/pairs", build=_pairs, settings={"documents": DOCUMENTS, "seed": 2}, code=("world",))
 
 
 def base() -> Product:
     """Return the product whose model/ is the frozen base: chapter 4's GPT-2, or a published model."""
-    return PUBLISHED if _recipe().checkpoint else pretrain.GPT2
+    return PUBLISHED if RECIPE_SECTION.read().checkpoint else pretrain.GPT2
 
 
 def products() -> list[Product]:
     """Return the chapter's products for the current profile, in build order."""
-    return [*([PUBLISHED] if _recipe().checkpoint else []), PAIRS, *tasks()]
+    return [*([PUBLISHED] if RECIPE_SECTION.read().checkpoint else []), PAIRS, *tasks()]
 
 
 def task(name: str) -> Product:
@@ -123,18 +119,18 @@ def run_settings(task: str, *overrides: str) -> PrefixConfig:
 
 def quick() -> QuickConfig:
     """Return the settings of the notebook's short runs in the current profile."""
-    return _recipe().quick
+    return RECIPE_SECTION.read().quick
 
 
 def build_base() -> str:
     """Train or fetch the base if it is missing, and return one line that says where it comes from."""
-    run = config.section("pretrain.recipe", PretrainRecipe).config
-    return fetch.origin(base().path() / MODEL, _recipe().checkpoint, run)
+    run = PRETRAIN_RECIPE.read().config
+    return fetch.origin(base().path() / MODEL, RECIPE_SECTION.read().checkpoint, run)
 
 
 def _runs() -> dict[str, PrefixConfig]:
     """Return the settings of the profile's runs by task name, as their files have them."""
-    runs = [config.load(PrefixConfig, file) for file in _recipe().tasks]
+    runs = [config.load(PrefixConfig, file) for file in RECIPE_SECTION.read().tasks]
     return {settings.task_name: settings for settings in runs}
 
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from course_lib.models.config import ModelConfig
 from course_lib.pretrain import memory
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 from course_lib.training.memory import Sizes
 from course_lib.training.settings import RunConfig
 
@@ -82,6 +82,10 @@ class PretrainConfig(RunConfig):
 
 @dataclass(frozen=True, config=STRICT)
 class RecipeConfig:
-    """The `pretrain.recipe` section of a profile."""
+    """Profile settings for this chapter."""
 
     config: str = setting("gpt2-tiny.yaml", "the run's settings: a file under course_lib/configs, or a path")
+
+
+# The chapter's section of a profile.
+RECIPE_SECTION = Section("pretrain.recipe", RecipeConfig)

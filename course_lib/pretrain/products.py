@@ -8,7 +8,7 @@ from course_lib.errors import UsageError
 from course_lib.japanese import products as japanese
 from course_lib.japanese.products import LINES
 from course_lib.parallel import default_workers
-from course_lib.pretrain.config import PretrainConfig, RecipeConfig
+from course_lib.pretrain.config import RECIPE_SECTION, PretrainConfig
 from course_lib.settings import config
 from course_lib.subword import products as subword
 from course_lib.workspace.products import Product
@@ -30,7 +30,7 @@ MODEL = "model"
 
 def recipe_settings() -> PretrainConfig:
     """Return the settings of the run that the profile names, without its token files and tokenizer."""
-    return config.load(PretrainConfig, config.section("pretrain.recipe", RecipeConfig).config)
+    return config.load(PretrainConfig, RECIPE_SECTION.read().config)
 
 
 def _tokenize(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:

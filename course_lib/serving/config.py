@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic.dataclasses import dataclass
 
 from course_lib.generation.config import LEAST, MOST
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 
 # Data type of the weight matrices, and after an underscore that of all other weights, which plain int8 leaves as it is
 Quantization = Literal[
@@ -22,6 +22,10 @@ class RecipeConfig:
         "fp32", "number format of the weights; FasterTransformer's converters write fp32 and fp16 only"
     )
     name: str | None = setting(None, "model_name in config.ini; unset: the name of the base model's folder")
+
+
+# The chapter's section of a profile.
+RECIPE_SECTION = Section("serving.recipe", RecipeConfig)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -1,15 +1,13 @@
 """Product for chapter 7: the profile's base model and prefixes as a FasterTransformer folder."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import FILE
 from course_lib.prefix.products import MODEL
-from course_lib.serving.config import RecipeConfig
-from course_lib.settings import config
+from course_lib.serving.config import RECIPE_SECTION, RecipeConfig
 from course_lib.workspace.products import Product
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ CODE = ("serving/export.py", "serving/ini.py", "serving/layout.py", "serving/ft_
 
 def export_for(ranks: int, folder: Path, corrections: "Corrections | None" = None) -> "FtExport":
     """Export the base and its prefixes like WEIGHTS, but for `ranks` ranks; `corrections` None corrects all."""
-    recipe = replace(config.section("serving.recipe", RecipeConfig), tensor_parallel=ranks)
+    recipe = replace(RECIPE_SECTION.read(), tensor_parallel=ranks)
     return _exported(recipe, folder, [prefix.base().path(), *(task.path() for task in prefix.tasks())], corrections)
 
 
@@ -45,7 +43,7 @@ def _export(folder: Path, inputs: list[Path], recipe: RecipeConfig) -> dict[str,
 WEIGHTS = Product(
     "serving/weights",
     build=_export,
-    settings=partial(config.section, "serving.recipe", RecipeConfig),
+    settings=RECIPE_SECTION.read,
     inputs=lambda: (prefix.base(), *prefix.tasks()),
     code=CODE,
 )

@@ -11,8 +11,10 @@ import json
 import types
 import typing
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -20,11 +22,10 @@ from course_lib.errors import UsageError
 from course_lib.language.words import mark, tr
 from course_lib.settings import profiles
 
-# All sections that a profile may have. When a chapter starts to read a new section, add it here.
-SECTIONS = (
-    "corpus.sources", "corpus.download", "corpus.wikipedia", "corpus.webtext", "japanese.segment",
-    "subword.bpe", "subword.unigram", "subword.world", "subword.experiments", "pretrain.recipe", "gptsan.recipe",
-    "gptsan.vocabulary", "gptsan.corpus", "gptsan.classes", "prefix.recipe", "serving.recipe", "training.runs",
+# The modules that declare the sections of a profile, each section beside its dataclass.
+SECTION_MODULES = (
+    "corpus.config", "japanese.config", "subword.config", "pretrain.config", "gptsan.config", "prefix.config",
+    "serving.config", "training.settings",
 )  # fmt: skip
 # Every settings dataclass uses this: `@dataclass(frozen=True, config=STRICT)`.
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -51,25 +52,44 @@ def setting(default: Any, help: str, **limits: Any) -> Any:
     return Field(default, description=help, **limits)
 
 
-def section(name: str, cls: type[Settings], overrides: Sequence[str] = (), of: str | None = None) -> Settings:
-    """Read and check one section of a profile, such as 'corpus.wikipedia'; `key=value` overrides are applied last.
+@dataclasses.dataclass(frozen=True)
+class Section(Generic[Settings]):
+    """A section of a profile, such as `corpus.wikipedia`: its name, and the dataclass of its settings."""
 
-    `of` is the profile's name or path; None means the current one. Raises UsageError if a key or value is invalid.
+    name: str
+    cls: type[Settings]
+
+    def read(self, overrides: Sequence[str] = (), of: str | None = None) -> Settings:
+        """Read and check the section in a profile; `key=value` overrides are applied last.
+
+        `of` is the profile's name or path; None means the current one. Raises UsageError if a key or value is invalid.
+        """
+        path = profiles.file(of)
+        return build(self.cls, sections(path).get(self.name, {}), overrides, where=f"{path.name}: {self.name}")
+
+
+@cache
+def known_sections() -> dict[str, Section[Any]]:
+    """Return every section that a profile may have, by its name."""
+    modules = [import_module(f"course_lib.{name}") for name in SECTION_MODULES]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Section)]
+    return {section.name: section for section in found}
+
+
+def sections(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the sections that a profile's file and those that it extends set, by dotted name.
+
+    Raises UsageError if there is no such section, or if it is no mapping.
     """
-    path = profiles.file(of)
-    return build(cls, sections(of).get(name, {}), overrides, where=f"{path.name}: {name}")
-
-
-def sections(of: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the sections that a profile and those that it extends set, by dotted name. A wrong one is a UsageError."""
-    path = profiles.file(of)
     found: dict[str, dict[str, Any]] = {}
     for chapter, inner in profiles.read_yaml(path).items():
         # What is not a mapping is refused as if it were the name of a section.
-        for name, values in ((inner or {}) if isinstance(inner, dict | None) else {inner: {}}).items():
+        by_name = (inner or {}) if isinstance(inner, dict | None) else {str(inner): {}}
+        for name, values in by_name.items():
             full = f"{chapter}.{name}"
-            if full not in SECTIONS:
-                raise UsageError(f"{path.name}: {full}: unknown section; allowed: {', '.join(SECTIONS)}")
+            if full not in known_sections():
+                allowed = ", ".join(known_sections())
+                raise UsageError(f"{path.name}: {full}: unknown section; allowed: {allowed}")
             if not isinstance(values, dict | None):
                 raise UsageError(f"{path.name}: {full}: {values!r} is not allowed: expected `key: value` settings")
             found[full] = values or {}
@@ -78,7 +98,7 @@ def sections(of: str | None = None) -> dict[str, dict[str, Any]]:
 
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
     """Read settings from a YAML file that `profiles.find` finds; `key=value` overrides are applied last."""
-    return build(cls, profiles.read_yaml(profiles.find(file)), overrides, where=str(file))
+    return build(cls, profiles.read_yaml(file), overrides, where=str(file))
 
 
 def build(cls: type[Settings], values: dict[str, Any], overrides: Sequence[str] = (), where: str = "") -> Settings:
@@ -146,8 +166,18 @@ def changed(settings: Any) -> dict[str, Any]:
     return {key: value for key, value in own.items() if key not in default or default[key] != value}
 
 
-def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """Return one row (dotted key, type, default, help) per setting, for `--help`."""
+class Described(NamedTuple):
+    """A setting as `--help` lists it, with the dataclass that has its field."""
+
+    key: str
+    kind: str
+    default: str
+    help: str
+    cls: type
+
+
+def describe(cls: type, prefix: str = "") -> list[Described]:
+    """Return every setting of a dataclass, with dotted keys, for `--help` and the tables of keys."""
     rows = []
     # List the fields that a class adds before those that it inherits.
     own = inspect.get_annotations(cls)
@@ -159,7 +189,8 @@ def describe(cls: type, prefix: str = "") -> list[tuple[str, str, str, str]]:
         info: Any = field.default
         default = info.default_factory() if info.default_factory else info.default
         shown = json.dumps(default, ensure_ascii=False, default=str)
-        rows.append((key, _type_name(field.type), shown, info.description))
+        declaring = next(each for each in cls.__mro__ if field.name in inspect.get_annotations(each))
+        rows.append(Described(key, _type_name(field.type), shown, info.description, declaring))
     return rows
 
 

@@ -5,6 +5,7 @@ of the user's own that extends one. Any settings file may extend another by its 
 """
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,6 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
 BUNDLED = ("tiny", "colab", "single-gpu", "xl")
 VARIABLE = "COURSE_PROFILE"
-
-# path → (modification times of the files that it was read from, values)
-_read: dict[Path, tuple[dict[Path, int], dict[str, Any]]] = {}
 
 
 def current() -> str:
@@ -59,9 +57,8 @@ def file(profile: str | None = None) -> Path:
 
 def extends_profile(path: Path) -> bool:
     """Return whether a YAML file extends a bundled profile, directly or through other files."""
-    path = path.absolute()
-    _values(path)
-    return list(_read[path][0])[-1] in {CONFIGS / f"{name}.yaml" for name in BUNDLED} - {path}
+    *_, last = _chain(path)
+    return last in {CONFIGS / f"{name}.yaml" for name in BUNDLED} - {path.absolute()}
 
 
 def named(file: Path | None) -> str | None:
@@ -100,31 +97,41 @@ def runs() -> list[str]:
     return sorted(path.name for path in CONFIGS.glob("*.yaml") if path.stem not in BUNDLED)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML mapping as plain Python values, merged over those of the file that its key `extends` names."""
-    return _values(path.absolute())
-
-
-def _values(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return the values of a file, which the files `above` extend; cached until a file that it needs changes."""
-    if path in _read and all(_stamp(each) == then for each, then in _read[path][0].items()):
-        return _read[path][1]
+def read_yaml(file: str | Path) -> dict[str, Any]:
+    """Read a settings file, which `find` finds, as plain Python values, merged over those of the file it `extends`."""
     from course_lib.settings import yaml_values
 
-    values, files = yaml_values.load(path), [path]
-    if path in above or not isinstance(values, dict):
-        wrong = mark("{path} extends itself") if path in above else mark("{path}: expected `key: value` lines")
-        raise UsageError(tr(wrong, path=path))
-    if (named := values.pop("extends", None)) is not None:
-        if not isinstance(named, str):
+    values: dict[str, Any] = {}
+    for own in reversed(_chain(find(file)).values()):
+        values = yaml_values.over(values, own)
+    values.pop("extends", None)
+    return values
+
+
+def _chain(path: Path) -> dict[Path, dict[str, Any]]:
+    """Return a settings file's own values, by path, and then those of the files it extends, directly or through others.
+
+    Raises UsageError if one of them is no mapping, does not exist or extends itself.
+    """
+    path, files = path.absolute(), dict[Path, dict[str, Any]]()
+    while path not in files:
+        values = _own_values(path, path.stat().st_mtime_ns)
+        if not isinstance(values, dict):
+            raise UsageError(tr("{path}: expected `key: value` lines", path=path))
+        files[path] = values
+        base = values.get("extends")
+        if base is None:
+            return files
+        if not isinstance(base, str):
             message = mark("{path}: extends: {named!r}: expected the name or path of a file")
-            raise UsageError(tr(message, path=path, named=named))
-        base = find(named, path.parent).absolute()
-        values = yaml_values.over(_values(base, (*above, path)), values)
-        files += _read[base][0]
-    _read[path] = {each: _stamp(each) for each in files}, values
-    return _read[path][1]
+            raise UsageError(tr(message, path=path, named=base))
+        path = find(base, path.parent).absolute()
+    raise UsageError(tr("{path} extends itself", path=path))
 
 
-def _stamp(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
+@cache
+def _own_values(path: Path, modified: int) -> Any:
+    """Return the content of a YAML file. It is read again when its modification time has changed."""
+    from course_lib.settings import yaml_values
+
+    return yaml_values.load(path)

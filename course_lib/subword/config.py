@@ -2,7 +2,7 @@
 
 from pydantic.dataclasses import dataclass
 
-from course_lib.settings.config import STRICT, setting
+from course_lib.settings.config import STRICT, Section, setting
 
 # These tokens have the ids 0, 1 and 2 in every tokenizer trained here. </s> is also the padding token.
 UNKNOWN, BEGIN, END = SPECIALS = ("<unk>", "<s>", "</s>")
@@ -40,3 +40,10 @@ class ExperimentsConfig:
     entries: int = setting(6000, "largest vocabulary of a tokenizer that small models judge [entries]", ge=3)
     passes: float = setting(0.25, "how often a small model reads the sample", gt=0)
     seeds: int = setting(3, "small models trained with each tokenizer", ge=1)
+
+
+# The chapter's sections of a profile.
+BPE_SECTION = Section("subword.bpe", BpeConfig)
+UNIGRAM_SECTION = Section("subword.unigram", UnigramConfig)
+WORLD_SECTION = Section("subword.world", BpeConfig)
+EXPERIMENTS_SECTION = Section("subword.experiments", ExperimentsConfig)

@@ -8,15 +8,12 @@ from typing import Any
 
 from course_lib.corpus import products as corpus
 from course_lib.japanese import products as japanese
-from course_lib.settings import config
-from course_lib.subword.config import BpeConfig, UnigramConfig
+from course_lib.subword.config import BPE_SECTION, UNIGRAM_SECTION, WORLD_SECTION, BpeConfig, UnigramConfig
 from course_lib.workspace.products import Product
 
 SEGMENTED = (japanese.WIKIPEDIA, japanese.WEBTEXT)
 RAW = (corpus.WIKIPEDIA, corpus.WEBTEXT)
 CODE = ("japanese", "subword")
-bpe_settings = partial(config.section, "subword.bpe", BpeConfig)
-unigram_settings = partial(config.section, "subword.unigram", UnigramConfig)
 
 
 def train(folder: Path, inputs: list[Path], settings: BpeConfig | UnigramConfig) -> dict[str, Any]:
@@ -32,16 +29,15 @@ def train(folder: Path, inputs: list[Path], settings: BpeConfig | UnigramConfig)
 
 
 # Lossless, on segmented text.
-BPE = Product("subword/bpe", build=train, settings=bpe_settings, inputs=SEGMENTED, code=CODE)
+BPE = Product("subword/bpe", build=train, settings=BPE_SECTION.read, inputs=SEGMENTED, code=CODE)
 # Lossy, as in the GPT-2 XL recipe.
-lossy_settings = partial(bpe_settings, ["lossless=false", "byte_fallback=false"])
+lossy_settings = partial(BPE_SECTION.read, ["lossless=false", "byte_fallback=false"])
 BPE_RECIPE = Product("subword/bpe-recipe", build=train, settings=lossy_settings, inputs=SEGMENTED, code=CODE)
-BPE_RAW = Product("subword/bpe-raw", build=train, settings=bpe_settings, inputs=RAW, code=CODE)
-UNIGRAM = Product("subword/unigram", build=train, settings=unigram_settings, inputs=SEGMENTED, code=CODE)
-UNIGRAM_RAW = Product("subword/unigram-raw", build=train, settings=unigram_settings, inputs=RAW, code=CODE)
+BPE_RAW = Product("subword/bpe-raw", build=train, settings=BPE_SECTION.read, inputs=RAW, code=CODE)
+UNIGRAM = Product("subword/unigram", build=train, settings=UNIGRAM_SECTION.read, inputs=SEGMENTED, code=CODE)
+UNIGRAM_RAW = Product("subword/unigram-raw", build=train, settings=UNIGRAM_SECTION.read, inputs=RAW, code=CODE)
 # Of the small world, whose words it holds whole.
-world_settings = partial(config.section, "subword.world", BpeConfig)
-BPE_WORLD = Product("subword/bpe-world", build=train, settings=world_settings, inputs=(japanese.WORLD,), code=CODE)
+BPE_WORLD = Product("subword/bpe-world", build=train, settings=WORLD_SECTION.read, inputs=(japanese.WORLD,), code=CODE)
 
 
 def tokenizer() -> Product:

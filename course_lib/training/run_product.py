@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from course_lib import paths
-from course_lib.settings import config, profiles
+from course_lib.settings import profiles
 from course_lib.training import log
 from course_lib.training.loop import Trained
 from course_lib.training.run import Run
 from course_lib.training.run_dir import DEEPSPEED
-from course_lib.training.settings import RunsConfig
+from course_lib.training.settings import RUNS_SECTION
 
 RunKind = TypeVar("RunKind", bound=Run)
 
@@ -38,7 +38,7 @@ def counts(trained: Trained, folder: Path) -> dict[str, Any]:
 
 def runs_folder(name: str) -> Path:
     """Return a folder for the runs of the profile: in training.runs.folder if its parent exists, or the workspace."""
-    kept = config.section("training.runs", RunsConfig).folder
+    kept = RUNS_SECTION.read().folder
     if kept and kept.parent.is_dir():
         return kept / profiles.name() / name
     return paths.root() / name

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import UsageError
-from course_lib.settings.config import STRICT, flat, setting, to_dict
+from course_lib.settings.config import STRICT, Section, flat, setting, to_dict
 
 
 @dataclass(frozen=True)
@@ -354,3 +354,7 @@ class RunsConfig:
     """The `training.runs` section of a profile."""
 
     folder: Path | None = setting(None, "folder for runs, such as one on a mounted drive; used if its parent exists")
+
+
+# The section of a profile for runs of all chapters.
+RUNS_SECTION = Section("training.runs", RunsConfig)

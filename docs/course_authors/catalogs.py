@@ -2,9 +2,9 @@
 
 notebooks.po has the Markdown cells and the texts of code cells, each under its notebook and cell ("03_tokenizers
 c03-007"); pages.po has the Markdown pages, cut by pages.py; course.po, in the package, has what the library says: the
-calls of `tr`, `mark` and `progress`, which Babel (https://babel.pocoo.org) finds, and the texts of the exercises. If an
-English text changes, its translation is kept, shown and listed as fuzzy until a translator accepts it; if only numbers
-change, they change in the translation, too.
+calls of `tr`, `mark` and `progress`, which Babel (https://babel.pocoo.org) finds, and the texts of the exercises. The
+library reads it compiled, as course.mo. If an English text changes, its translation is kept, shown and listed as fuzzy
+until a translator accepts it; if only numbers change, they change in the translation, too.
 """
 
 import io
@@ -21,6 +21,7 @@ import nbformat
 from babel import Locale, UnknownLocaleError
 from babel.messages import Catalog, Message
 from babel.messages.extract import extract_from_file
+from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import PoFileError, read_po, write_po
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write
@@ -35,6 +36,8 @@ NOTEBOOKS, PAGES, COURSE = DOMAINS = ("notebooks", "pages", "course")
 LOCALE = REPOSITORY / "docs" / "locale"
 LIBRARY = REPOSITORY / "course_lib"
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+# A field of a message, with its format: {number}, {share:.1%}.
+FIELD = re.compile(r"\{[^{}]*\}")
 # Functions whose first argument is a message; the help of a verb; the unit and the label of a progress bar.
 KEYWORDS: tuple[dict[str, Any], ...] = ({"tr": None, "mark": None, "Verb": (2,), "progress": (2,)}, {"progress": (3,)})
 
@@ -91,7 +94,7 @@ def template(domain: str) -> Catalog:
 
 
 def update(language: str, accept: str = "") -> None:
-    """Bring the catalogues of a language in step with the English texts.
+    """Bring the catalogues of a language in step with the English texts, and compile that of the library.
 
     Args:
         language: its code, such as "ja".
@@ -113,6 +116,7 @@ def update(language: str, accept: str = "") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
             file.write(text.getvalue())
+    compile_library(language)
     if accept and not accepted:
         raise UsageError(f"--accept: {accept!r} is no fuzzy text; `course words {language} --check --texts` lists them")
 
@@ -166,10 +170,46 @@ def current(language: str, domain: str) -> Catalog:
     catalog.update(new, no_fuzzy_matching=True, update_creation_date=False)
     for message in catalog:
         if message.id and message.string and not message.fuzzy and domain == COURSE:
-            fields, given = (sorted({*words.FIELD.findall(str(text))}) for text in (message.id, message.string))
+            fields, given = _fields(message.id), _fields(message.string)
             if fields != given:
                 raise CourseError(f"{po_file(language, domain)}: {message.id!r}: fields {given}, not {fields}")
     return catalog
+
+
+def compile_library(language: str) -> None:
+    """Write the library's compiled catalogue from its .po, with the fuzzy translations."""
+    with atomic_write(mo_file(language)) as file:
+        write_mo(file, _shown(language), use_fuzzy=True)
+
+
+def is_compiled(language: str) -> bool:
+    """Return whether the library's compiled catalogue has the translations that are in its .po."""
+    path, compiled = mo_file(language), Catalog()
+    if path.exists():
+        with path.open("rb") as file:
+            compiled = read_mo(file)
+    return _strings(compiled) == _strings(_shown(language))
+
+
+def _strings(catalog: Catalog) -> dict[str, str]:
+    return {str(message.id): str(message.string) for message in catalog if message.id and message.string}
+
+
+def _shown(language: str) -> Catalog:
+    """Return the library's catalogue as `tr` shows it: without translations that have other fields than their message.
+
+    Fuzzy translations may be such; their messages stay English.
+    """
+    catalog = read(language, COURSE)
+    for message in list(catalog):
+        if message.id and message.string and _fields(message.id) != _fields(message.string):
+            catalog.delete(message.id, message.context)
+    return catalog
+
+
+def _fields(text: object) -> list[str]:
+    """Return the fields of a message or translation, each once."""
+    return sorted({*FIELD.findall(str(text))})
 
 
 def closest(new: list[str], old: list[str], least: float) -> dict[str, str]:
@@ -227,6 +267,11 @@ def read(language: str, domain: str) -> Catalog:
 def po_file(language: str, domain: str) -> Path:
     """Return the path of a catalogue."""
     return (words.CATALOGUES if domain == COURSE else LOCALE) / language / "LC_MESSAGES" / f"{domain}.po"
+
+
+def mo_file(language: str) -> Path:
+    """Return the path of the library's compiled catalogue, which `tr` reads."""
+    return po_file(language, COURSE).with_suffix(".mo")
 
 
 def translations(language: str, domain: str) -> dict[tuple[str, str], str]:

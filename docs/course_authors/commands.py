@@ -31,8 +31,10 @@ def words(
     for path in files:
         if path not in counted:
             print(f"{path.relative_to(REPOSITORY)}: behind the English")
+    if not (compiled := catalogs.is_compiled(language)):
+        print(f"{catalogs.mo_file(language)}: behind course.po; `course words {language}` compiles it")
     found = f"{language}: texts to translate: {sum(parts.values())}, files behind the English: {len(files)}"
-    if release and (parts or files):
+    if release and (parts or files or not compiled):
         raise CourseError(f"{found}; CONTRIBUTING.md, Words, says how")
     print(found)
 

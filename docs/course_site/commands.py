@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any
 
 from course_lib.command_line import verbs
@@ -30,26 +29,6 @@ PAGES = {
     "serving": ("Serving",),
     "scale": ("Corpus work on a cluster",),
     "course": ("The course itself", "For authors of the course"),
-}
-# Section of a profile → the class of its settings.
-SECTIONS = {
-    "corpus.sources": "corpus.config:Sources",
-    "corpus.download": "corpus.config:DownloadConfig",
-    "corpus.wikipedia": "corpus.config:WikipediaConfig",
-    "corpus.webtext": "corpus.config:WebtextConfig",
-    "japanese.segment": "japanese.config:SegmentConfig",
-    "subword.bpe": "subword.config:BpeConfig",
-    "subword.world": "subword.config:BpeConfig",
-    "subword.unigram": "subword.config:UnigramConfig",
-    "subword.experiments": "subword.config:ExperimentsConfig",
-    "pretrain.recipe": "pretrain.config:RecipeConfig",
-    "gptsan.recipe": "gptsan.config:RecipeConfig",
-    "gptsan.vocabulary": "gptsan.config:VocabularyConfig",
-    "gptsan.corpus": "gptsan.config:EncodeConfig",
-    "gptsan.classes": "gptsan.config:EncodeConfig",
-    "prefix.recipe": "prefix.config:RecipeConfig",
-    "serving.recipe": "serving.config:RecipeConfig",
-    "training.runs": "training.settings:RunsConfig",
 }
 
 
@@ -111,14 +90,10 @@ class ProfileSections(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return a section per section of a profile."""
-        if missing := set(config.SECTIONS) ^ set(SECTIONS):
-            raise self.error(f"course_site.commands.SECTIONS and course_lib.config.SECTIONS differ: {sorted(missing)}")
-        return [self._section(name, *SECTIONS[name].split(":")) for name in config.SECTIONS]
+        return [self._section(name, section.cls) for name, section in config.known_sections().items()]
 
-    def _section(self, name: str, module: str, cls: str) -> nodes.section:
-        code = import_module(f"course_lib.{module}")
-        self.env.note_dependency(inspect.getfile(code))
-        settings = getattr(code, cls)
+    def _section(self, name: str, settings: type) -> nodes.section:
+        self.env.note_dependency(inspect.getfile(settings))
         built = page.section(self, name, [name])
         built += [page.paragraph(" ".join(part.split())) for part in (inspect.getdoc(settings) or "").split("\n\n")]
         users = [words for words, verb in verbs.VERBS.items() if settings_class(verb.function()) is settings]
@@ -131,7 +106,7 @@ class ProfileSections(SphinxDirective):
             built += page.paragraph("Keys, defaults and meaning: as for ", *parts, ".")
         else:
             built += _settings(settings, anchor(name))
-        values = {profile: config.sections(profile).get(name, {}) for profile in profiles.BUNDLED}
+        values = {profile: config.sections(profiles.file(profile)).get(name, {}) for profile in profiles.BUNDLED}
         flat = {profile: config.flat(own) for profile, own in values.items()}
         if keys := list(dict.fromkeys(key for own in flat.values() for key in own)):
             rows = [(page.code(key), *(_shown(own, key) for own in flat.values())) for key in keys]
@@ -155,12 +130,12 @@ def _find(words: str) -> Any:
 def _settings(cls: type, prefix: str) -> nodes.definition_list:
     """Return a list of a class's settings. Each key has the id PREFIX-KEY and an entry in the index."""
     built = nodes.definition_list(classes=["settings"])
-    for key, kind, default, help_text in config.describe(cls):
-        target = f"{prefix}-{key}".replace(".", "-")
-        term = nodes.term("", "", *page.index([key], target), page.code(key), ids=[target])
-        values = page.paragraph(f"{kind}, default ", page.code(default))
+    for setting in config.describe(cls):
+        target = f"{prefix}-{setting.key}".replace(".", "-")
+        term = nodes.term("", "", *page.index([setting.key], target), page.code(setting.key), ids=[target])
+        values = page.paragraph(f"{setting.kind}, default ", page.code(setting.default))
         values["classes"].append("default")
-        built += nodes.definition_list_item("", term, nodes.definition("", page.paragraph(help_text), values))
+        built += nodes.definition_list_item("", term, nodes.definition("", page.paragraph(setting.help), values))
     return built
 
 

@@ -31,11 +31,11 @@ from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_folder, atomic_write
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
-from course_lib.japanese.config import SegmentConfig
+from course_lib.japanese.config import SEGMENT_SECTION
 from course_lib.japanese.pipeline import segment_file
 from course_lib.parallel import default_workers
 from course_lib.pretrain import text_codec
-from course_lib.pretrain.config import PretrainConfig, RecipeConfig
+from course_lib.pretrain.config import RECIPE_SECTION, PretrainConfig
 from course_lib.pretrain.encode import tokenize
 from course_lib.pretrain.export import export
 from course_lib.pretrain.figures import loss_curve
@@ -43,7 +43,7 @@ from course_lib.pretrain.gpt2 import Gpt2
 from course_lib.pretrain.indexed import IndexedDataset
 from course_lib.settings import config, profiles
 from course_lib.subword.bpe import train_bpe
-from course_lib.subword.config import BpeConfig
+from course_lib.subword.config import BPE_SECTION
 from course_lib.training import checkpoint, log
 from course_lib.training.loop import train
 
@@ -101,9 +101,9 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
             (folder / f"{name}.jsonl").write_text("".join(written), encoding="utf8")
         lines, words = folder / "lines.txt", folder / "tokenizer"
         workers = default_workers()
-        segment_file(folder / "documents.jsonl", lines, config.section("japanese.segment", SegmentConfig), workers)
+        segment_file(folder / "documents.jsonl", lines, SEGMENT_SECTION.read(), workers)
         size = [f"vocab_size={vocabulary}"] if vocabulary else []
-        train_bpe([lines], words, config.section("subword.bpe", BpeConfig, size), show_progress=False)
+        train_bpe([lines], words, BPE_SECTION.read(size), show_progress=False)
         found = tokenize([lines], words, folder / "tokens", workers, append_eod=True)
         lines.unlink()
         about: dict[str, Any] = {"profile": profiles.name(), "texts": [path.name for path in texts]}
@@ -117,7 +117,7 @@ def recipe(
     prepared: Path, run: Path, minutes: float, speed: float, epochs: float, changes: Sequence[str]
 ) -> PretrainConfig:
     """The profile's run on the prepared text, with as many steps as the minutes and the epochs allow."""
-    file = config.section("pretrain.recipe", RecipeConfig).config
+    file = RECIPE_SECTION.read().config
     places = [f"data.input=[{prepared}/tokens]", f"data.tokenizer={prepared}/tokenizer", f"engine.output_dir={run}"]
     places += ["engine.tracking=[]", "launch.ranks=1", *changes]
     first = config.load(PretrainConfig, file, places)

@@ -11,12 +11,12 @@ import torch
 from course_lib.cli import main
 from course_lib.command_line import runs as memory_cli
 from course_lib.gptsan import memory
-from course_lib.gptsan.config import EncodeConfig, GPTSanRunConfig
+from course_lib.gptsan.config import CLASSES_SECTION, GPTSanRunConfig
 from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.run import recompute
 from course_lib.gptsan.samples import cross_entropy
-from course_lib.settings.config import build, load, section, to_dict
+from course_lib.settings.config import build, load, to_dict
 from course_lib.training import planner
 from course_lib.training.freezing import freeze
 
@@ -141,7 +141,7 @@ def test_without_checkpoint_and_shape_the_profiles_own_extra_stage_is_planned(
     shape = to_dict(load(GPTSanRunConfig, "gptsan-tiny.yaml").model.shape) | {"num_ext_layers": 1}
     GPTSanConfig(**shape).save_pretrained(tmp_path)
     planned = memory_cli.planned(Path("gptsan-tiny-extra.yaml"), None)
-    length = section("gptsan.classes", EncodeConfig).num_context
+    length = CLASSES_SECTION.read().num_context
     product = [f"model.checkpoint={tmp_path}", "model.ignore=base", f"data.num_context={length}"]
     same = memory_cli.planned(Path("gptsan-tiny-extra.yaml"), product)
     assert planner.plan(planned).parts == planner.plan(same).parts

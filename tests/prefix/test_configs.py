@@ -11,6 +11,8 @@ from course_lib.settings.config import describe, load
 from course_lib.settings.profiles import BUNDLED, CONFIGS
 from course_lib.training.memory import plan
 
+from tests import configs_page
+
 RUNS = sorted(path.name for path in CONFIGS.glob("prefix-*.yaml"))
 README = (CONFIGS / "README.md").read_text(encoding="utf8").split("## Prefix tuning")[1].split("\n## ")[0]
 
@@ -45,11 +47,8 @@ def test_comments_are_true(name):
 )
 def test_readme_lists_every_setting(heading, kind, sections):
     text = (CONFIGS / "README.md").read_text(encoding="utf8").split(heading)[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$", text, re.MULTILINE)
-    own = [row for row in describe(kind) if row[0].split(".")[0] in sections]
-    assert [row for row in rows if not row[0].endswith(".yaml")] == [
-        (key, kind.replace("|", "/"), default, what) for key, kind, default, what in own
-    ]
+    own = [row for row in describe(kind) if row.key.split(".")[0] in sections]
+    assert configs_page.rows(text) == configs_page.expected(own)
 
 
 @pytest.mark.parametrize("profile", BUNDLED)

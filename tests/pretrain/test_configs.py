@@ -12,6 +12,8 @@ from course_lib.settings.profiles import CONFIGS
 from course_lib.training.memory import plan
 from transformers import AutoModelForCausalLM
 
+from tests import configs_page
+
 RUNS = sorted(path.name for family in ("gpt2", "gpt-neox") for path in CONFIGS.glob(f"{family}-*.yaml"))
 README = (CONFIGS / "README.md").read_text(encoding="utf8")
 
@@ -67,6 +69,4 @@ def test_a_warm_up_longer_than_the_run_is_refused_when_the_settings_are_read():
 
 def test_readme_lists_every_setting():
     section = README.split("## All settings")[1].split("##")[0]
-    rows = re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \| (.*) \|$", section, re.MULTILINE)
-    described = describe(PretrainConfig)
-    assert rows == [(key, kind.replace("|", "/"), default, what) for key, kind, default, what in described]
+    assert configs_page.rows(section) == configs_page.expected(describe(PretrainConfig))

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from course_lib.corpus.config import Sources
-from course_lib.gptsan.config import RecipeConfig as GPTSanRecipe
-from course_lib.prefix.config import RecipeConfig as PrefixRecipe
-from course_lib.settings.config import section
+from course_lib.corpus.config import SOURCES_SECTION
+from course_lib.gptsan.config import RECIPE_SECTION as GPTSAN_RECIPE
+from course_lib.prefix.config import RECIPE_SECTION as PREFIX_RECIPE
 from course_lib.workspace.chapters import CHAPTERS
 
 from tests.rehearsal import PROFILES, published
@@ -64,7 +63,7 @@ def test_the_course_runs(name: str, models: Path, tmp_path: Path) -> None:
 
 def assert_texts(name: str, stage: Stage, workspace: Path) -> None:
     """The dump came over HTTP, whole or the part that the profile asks for, and its checksum was verified."""
-    sources = section("corpus.sources", Sources, of=name)
+    sources = SOURCES_SECTION.read(of=name)
     part = f"{sources.part}.xml-" if sources.part else ".xml.bz2"
     dumps = [path for path in stage.downloaded() if "pages-articles" in path]
     assert len(dumps) == 1 and dumps[0].startswith(f"/jawiki/latest/jawiki-latest-pages-articles-multistream{part}")
@@ -77,8 +76,8 @@ def assert_texts(name: str, stage: Stage, workspace: Path) -> None:
 def assert_models(name: str, stage: Stage, workspace: Path) -> None:
     """The published models of the profile came from the Hub, in one format each, and no other models."""
     wanted = {
-        "gptsan": section("gptsan.recipe", GPTSanRecipe, of=name).checkpoint,
-        "prefix": section("prefix.recipe", PrefixRecipe, of=name).checkpoint,
+        "gptsan": GPTSAN_RECIPE.read(of=name).checkpoint,
+        "prefix": PREFIX_RECIPE.read(of=name).checkpoint,
     }
     asked = {path.removeprefix("/api/models/").partition("/tree")[0] for path in stage.downloaded() if "/api/" in path}
     assert asked == {checkpoint for checkpoint in wanted.values() if checkpoint}

@@ -140,7 +140,7 @@ def test_every_command_setting_configuration_and_section_is_listed(pages: dict[s
         assert identifier in ids
         if cls := settings_class(verb.function()):
             assert {f"{identifier}-{key}".replace(".", "-") for key, *_ in config.describe(cls)} <= ids
-    assert {section.replace(".", "") for section in config.SECTIONS} <= ids
+    assert {section.replace(".", "") for section in config.known_sections()} <= ids
     assert {path.name.replace(".", "") for path in CONFIGS.glob("*.yaml")} <= ids
 
 

@@ -1,5 +1,6 @@
 """The catalogues for translators, and what becomes of translations when the English changes."""
 
+from gettext import GNUTranslations
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ def test_the_translation_of_a_changed_text_is_kept_shown_listed_and_accepted(eng
         cell, message = catalogs.open_texts("ja")
         assert "fuzzy: 01 c1: It pours!" in cell and "fuzzy" in message
     assert catalogs.translations("ja", NOTEBOOKS) == {("01 c2", "Snow"): "雪", ("01 c1", "It pours!"): "雨が降る。"}
-    assert words.read(catalogs.po_file("ja", COURSE)) == {"{n} documents are removed": "{n}件の文書を除いた"}
+    with catalogs.mo_file("ja").open("rb") as file:
+        assert GNUTranslations(file).gettext("{n} documents are removed") == "{n}件の文書を除いた"
     for accepted in ("01 c1", message.split(": ")[2]):
         catalogs.update("ja", accepted)
     assert catalogs.open_texts("ja") == []
@@ -113,10 +115,35 @@ def test_a_second_update_changes_no_byte(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(catalogs, "LOCALE", tmp_path)
     monkeypatch.setattr(words, "CATALOGUES", tmp_path)
     catalogs.update("ja")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*.po")}
-    assert sorted(path.name for path in before) == ["course.po", "notebooks.po", "pages.po"]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.?o")}
+    assert sorted(path.name for path in before) == ["course.mo", "course.po", "notebooks.po", "pages.po"]
     catalogs.update("ja")
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_the_compiled_catalogue_is_behind_until_the_next_update(
+    english: dict[str, list[Entry]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editions, "behind", lambda language: [])
+    english[NOTEBOOKS], english[PAGES] = [], []
+    catalogs.update("ja")
+    assert catalogs.is_compiled("ja")
+    translate(COURSE, "{n}件の文書を除いた")
+    assert not catalogs.is_compiled("ja")
+    assert cli._main(["words", "ja", "--check", "--release"]) == 1
+    assert "course.mo: behind course.po; `course words ja` compiles it\n" in capsys.readouterr().out
+    assert cli._main(["words", "ja"]) == 0 and cli._main(["words", "ja", "--check", "--release"]) == 0
+
+
+def test_a_fuzzy_translation_with_other_fields_is_not_compiled(english: dict[str, list[Entry]]) -> None:
+    catalogs.update("ja")
+    translate(COURSE, "{n}件の文書を除いた")
+    english[COURSE] = [Entry("{count} documents were removed", Path("c"))]
+    catalogs.update("ja")
+    assert "fuzzy" in next(line for line in catalogs.open_texts("ja") if line.startswith("course.po"))
+    with catalogs.mo_file("ja").open("rb") as file:
+        assert GNUTranslations(file).gettext("{count} documents were removed") == "{count} documents were removed"
+    assert catalogs.is_compiled("ja")
 
 
 @pytest.mark.parametrize("language", ["en", "xx"])

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from gettext import GNUTranslations
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ def japanese(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with path.open("wb") as file:
         write_po(file, catalog)
     monkeypatch.setattr(words, "CATALOGUES", tmp_path)
+    catalogs.compile_library("ja")
     monkeypatch.setenv("COURSE_LANG", "ja")
     words._catalogue.cache_clear()
     yield path
@@ -68,11 +70,13 @@ def test_a_language_without_a_catalogue_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_catalogues_are_read_as_babel_reads_them(japanese: Path) -> None:
-    for path in (japanese, catalogs.po_file("ja", "course")):
+    for path in (japanese, catalogs.LIBRARY / "locale/ja/LC_MESSAGES/course.po"):
         with path.open("rb") as file:
             found = {str(each.id): str(each.string) for each in read_po(file) if each.id and each.string}
         found.pop("{number} tokens", None)
-        assert words.read(path) == found
+        with path.with_suffix(".mo").open("rb") as file:
+            compiled = GNUTranslations(file)
+        assert {text: compiled.gettext(text) for text in found} == found
 
 
 def test_columns_have_the_same_width_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
