@@ -326,7 +326,7 @@ def _largest_gap(models: Any, whole: Any, ids: Any, group: Ranks) -> float:
     with torch.no_grad():
         group.run(partial(_compute, models, ids, results))
         expected = whole(ids)
-    return max((each - expected).abs().max().item() for each in results)
+    return float(max((each - expected).abs().max().item() for each in results))
 
 
 def _compute(models: Any, ids: Any, results: list[Any], rank: int) -> None:
