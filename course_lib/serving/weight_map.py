@@ -38,7 +38,7 @@ def to_ft(weight: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
 
 
 def from_ft(whole: Tensor, spec: TensorSpec, config: FtConfig) -> Tensor:
-    """Return the Hugging Face weight from its stored form; the inverse of `stored`."""
+    """Return the Hugging Face weight from its stored form; the inverse of `to_ft`."""
     weight = whole.flatten(-2) if spec.qkv else whole
     if config.family == "gptneox" and spec.in_layer:
         weight = _swapped(weight.t(), 3, config.heads) if spec.qkv else weight.t()
