@@ -32,12 +32,14 @@ def prefix_lm_mask(
     """
     if padding is None and types is None and (past == 0 or length == 1):
         return None
-    visible = own = torch.ones(1, length, past + length, dtype=torch.bool, device=device).tril(past)
+    causal = torch.ones(1, length, past + length, dtype=torch.bool, device=device).tril(past)
+    visible = causal
     if types is not None:
         visible = visible | F.pad(types[:, -length:].bool(), (past, 0))[:, None]
     if padding is not None:
         slots = F.pad(padding.bool(), (past + length - padding.shape[1], 0), value=True)
-        visible = visible & slots[:, None] | own.triu(past)
+        own = causal.triu(past)
+        visible = (visible & slots[:, None]) | own
     return visible[:, None]
 
 

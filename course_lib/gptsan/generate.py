@@ -26,7 +26,7 @@ from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
 from course_lib.gptsan.config import GenerateConfig
 from course_lib.gptsan.hf_config import read_config, require_fitting
-from course_lib.gptsan.layouts import Marks, decoder_part
+from course_lib.gptsan.layouts import Marks, inputs_and_targets
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.swe import BYTES, SubwordEncoding
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
@@ -92,7 +92,7 @@ class GPTSanGenerator:
         num_input = len(read) - 1
         # As in training, a run does not extend beyond its line.
         for line in with_newlines(context).splitlines(keepends=True):
-            inputs, targets = decoder_part(self.encoding.encode_text(line, clean=True), self.marks)
+            inputs, targets = inputs_and_targets(self.encoding.encode_text(line, clean=True), self.marks)
             read, written = read + inputs, written + targets
         return Prompt(read, written, num_input)
 
@@ -177,7 +177,8 @@ def token_types(num_input: Tensor, length: int, spout: bool) -> Tensor:
     """Return the token types [B, length] for the model: 1 in the prefix, 0 after it.
 
     `num_input` [B] counts the positions before SEG, the token that ends the prefix. As in the original code, it is in
-    key/value slots, and the spout is the first slot. With a spout, the prefix is one token shorter.
+    key/value slots, and the spout is the first slot. With a spout, the prefix is one token shorter: SOT a b SEG c has
+    the types 1 1 1 0 0, with a spout 1 1 0 0 0. The tokenizer, which knows of no spout, gives the first.
     """
     positions = torch.arange(length, device=num_input.device)
     return (positions < num_input[:, None] - int(spout)).long()

@@ -48,13 +48,13 @@ class Marks:
         return cls(**named, newline=newline, last=byte0 - 1, ends=ends)
 
 
-def decoder_part(ids: Iterable[int], marks: Marks) -> tuple[list[int], list[int]]:
+def inputs_and_targets(ids: Iterable[int], marks: Marks) -> tuple[list[int], list[int]]:
     """Return the inputs and the targets (not yet shifted) for the ids of a cleaned line."""
-    predicted: list[int] = []
+    targets: list[int] = []
     for token, run in groupby(ids):
         count = len(list(run))
-        predicted += [token, marks.bag] if count >= RUN and token <= marks.last else [token] * count
-    return [marks.sep if token in marks.ends else token for token in predicted], predicted
+        targets += [token, marks.bag] if count >= RUN and token <= marks.last else [token] * count
+    return [marks.sep if token in marks.ends else token for token in targets], targets
 
 
 def pack(
@@ -62,27 +62,28 @@ def pack(
 ) -> list[tuple[list[int], list[int]]]:
     """Pack the lines of a document into examples (x, y) of `context` tokens each."""
     examples = []
-    read: list[int] = []
-    predicted: list[int] = []
+    inputs: list[int] = []
+    targets: list[int] = []
     # Tokens that fit in x after SOT and SEG; y has a target more.
     room = context - 2
     for line in lines:
         ids = [*encoding.encode_text(line.strip(), clean=True), marks.newline]
-        inputs, targets = decoder_part(ids, marks)
-        read, predicted = read + inputs, predicted + targets
-        while len(read) > room:
-            examples.append(_example(read, predicted, marks, context))
-            read, predicted = read[room:], predicted[room:]
+        of_line = inputs_and_targets(ids, marks)
+        inputs, targets = inputs + of_line[0], targets + of_line[1]
+        while len(inputs) > room:
+            examples.append(_example(inputs, targets, marks, context))
+            inputs, targets = inputs[room:], targets[room:]
             # No example of line ends alone.
-            if all(token == marks.newline for token in predicted):
-                read, predicted = [], []
-    if read:
-        examples.append(_example(read, predicted, marks, context))
+            if all(token == marks.newline for token in targets):
+                inputs, targets = [], []
+    if inputs:
+        examples.append(_example(inputs, targets, marks, context))
     return examples
 
 
-def _example(read: Sequence[int], predicted: Sequence[int], marks: Marks, context: int) -> tuple[list[int], list[int]]:
+def _example(inputs: Sequence[int], targets: Sequence[int], marks: Marks, context: int) -> tuple[list[int], list[int]]:
     """Return x and y for a text that is padded or cut."""
-    x = [marks.sot, marks.seg, *read, marks.eot] + [marks.nottoken] * context
-    y = [NO_TARGET, *predicted, marks.eot] + [NO_TARGET] * context
+    x = [marks.sot, marks.seg, *inputs, marks.eot] + [marks.nottoken] * context
+    # One token less before the text than in x: y[t] is the token after x[t].
+    y = [NO_TARGET, *targets, marks.eot] + [NO_TARGET] * context
     return x[:context], y[:context]

@@ -118,8 +118,8 @@ class GPTSanModel(GPTSanPreTrainedModel):
 
         Args:
             input_ids: Token ids [B, T].
-            attention_mask: [B, tokens in the cache + T], 0 at padding. Padding is on the left; positions are counted
-                from the first token after it.
+            attention_mask: [B, tokens in the cache + T], with or without a column for the spout, 0 at padding. Padding
+                is on the left; positions are counted from the first token after it.
             token_type_ids: [B, T], 1 in the prefix, whose tokens attend to each other in both directions. With a spout,
                 [B, T+1] is also allowed, as in the transformers port.
             spout: [B, d_spout]. The spout takes one slot before all tokens, so positions begin at 1. It is stored in
@@ -131,18 +131,19 @@ class GPTSanModel(GPTSanPreTrainedModel):
         use_cache = config.use_cache and not self.training if use_cache is None else use_cache
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=config)
-        # Number of slots before the new tokens.
-        past = past_key_values.get_seq_length() if past_key_values is not None else 0
-        slots: Sequence[Tensor | None] = [None] * config.num_layers
-        if spout is not None and past == 0:
-            slots, past = self.spout_slots(spout), 1
+        slots_before = past_key_values.get_seq_length() if past_key_values is not None else 0
+        spout_kv: Sequence[Tensor | None] = [None] * config.num_layers
+        if spout is not None and slots_before == 0:
+            spout_kv, slots_before = self.spout_slots(spout), 1
+        slots_after = slots_before + length
         # One of the slots before the new tokens may be the spout's.
-        if attention_mask is not None and attention_mask.shape[1] not in (past + length, past + length - (past > 0)):
+        allowed = (slots_after, slots_after - 1) if slots_before else (slots_after,)
+        if attention_mask is not None and attention_mask.shape[1] not in allowed:
             raise ValueError(
                 f"attention_mask: has {attention_mask.shape[1]} columns, but there are {length} new tokens"
             )
-        mask = prefix_lm_mask(length, past, input_ids.device, attention_mask, token_type_ids)
-        positions = torch.arange(past, past + length, device=input_ids.device)[None]
+        mask = prefix_lm_mask(length, slots_before, input_ids.device, attention_mask, token_type_ids)
+        positions = torch.arange(slots_before, slots_after, device=input_ids.device)[None]
         if attention_mask is not None:
             # Padding on the left is not counted.
             positions = positions - (attention_mask == 0).cumprod(1).sum(1, keepdim=True)
@@ -153,7 +154,7 @@ class GPTSanModel(GPTSanPreTrainedModel):
         for layer, block in enumerate(self.blocks):
             if layer == config.num_switch_layers:
                 x = x + self.extra_position_embeddings(positions)
-            x, logits = block(x, mask, slots[layer], past_key_values=past_key_values)
+            x, logits = block(x, mask, spout_kv[layer], past_key_values=past_key_values)
             router_logits += [] if logits is None else [logits]
         x = F.silu(self.last_project(x))
         return MoeModelOutputWithPast(x, past_key_values, router_logits=tuple(router_logits))

@@ -122,6 +122,7 @@ class GPTSanRun(Run):
             config = read_config(model.checkpoint)
         else:
             encoding = swe.load(*(self.tokenizer / name for name in swe.FILES))
+            # As in the published config.json: the separator is SEG, and the padding SEP (swe.SPECIAL_TOKENS).
             config = GPTSanConfig(
                 **asdict(model.shape),
                 bos_token_id=encoding.sot,

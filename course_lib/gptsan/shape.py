@@ -39,7 +39,7 @@ class GPTSanShape:
     d_ff: int = setting(8192, "hidden width of an expert", ge=1, le=1 << 18)
     d_ext: int = setting(4096, "hidden width of an extra layer's feed-forward part", ge=1, le=1 << 18)
     d_spout: int = setting(128, "width of the spout; 0: no spout", ge=0, le=1 << 16)
-    num_switch_layers: int = setting(10, "number of switch layers (layers with experts)", ge=0, le=LAYERS)
+    num_switch_layers: int = setting(10, "number of switch layers (layers with experts)", ge=1, le=LAYERS)
     num_ext_layers: int = setting(
         0, "number of extra layers (layers without experts) on top of the switch layers", ge=0, le=LAYERS
     )

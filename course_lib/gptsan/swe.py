@@ -41,7 +41,7 @@ NAMED = {
     "seg": "<|segmenter|>",
     "eot": "<|endoftext|>",
 }
-# Their names in transformers.
+# Their names in transformers: its `sep` is SEG, and its `pad` is SEP, although training pads with NOT.
 SPECIAL_TOKENS = {
     "unk_token": NAMED["nottoken"],
     "pad_token": NAMED["sep"],

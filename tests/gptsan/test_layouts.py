@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.gptsan.layouts import NO_TARGET, Marks, decoder_part, pack
+from course_lib.gptsan.layouts import NO_TARGET, Marks, inputs_and_targets, pack
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +55,7 @@ def test_a_full_example_at_the_end_of_a_document() -> None:
 @given(st.lists(st.text("ab。z\tc", max_size=12), min_size=1, max_size=8), st.integers(8, 24))
 def test_lm_reads_and_predicts_every_token_of_a_document(lines: list[str], context: int) -> None:
     examples = pack(lines, LETTER, MARKS, context)
-    parts = [decoder_part([*LETTER.encode_text(line.strip(), True), MARKS.newline], MARKS) for line in lines]
+    parts = [inputs_and_targets([*LETTER.encode_text(line.strip(), True), MARKS.newline], MARKS) for line in lines]
     seen: list[int] = []
     learned: list[int] = []
     for x, y in examples:
@@ -75,8 +75,8 @@ def test_lm_reads_and_predicts_every_token_of_a_document(lines: list[str], conte
 
 @given(st.lists(st.integers(0, BYTE0 + 1), max_size=30))
 def test_runs_and_sentence_ends(ids: list[int]) -> None:
-    read, predicted = decoder_part(ids, MARKS)
-    assert decoder_part(predicted, MARKS) == (read, predicted)
+    read, predicted = inputs_and_targets(ids, MARKS)
+    assert inputs_and_targets(predicted, MARKS) == (read, predicted)
     assert [MARKS.sep if i in MARKS.ends else i for i in predicted] == read
     assert not any(a == b == c <= MARKS.last for a, b, c in zip(predicted, predicted[1:], predicted[2:]))
     assert not MARKS.ends & set(read)
