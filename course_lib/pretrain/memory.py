@@ -61,8 +61,8 @@ def sizes(shape: ModelConfig, samples: int, length: int, dtype: NumberFormat, au
     counted, element_bytes = parameters(shape), BYTES[dtype]
     stream_bytes = 4 if autocast else element_bytes
     is_neox, is_eager = shape.architecture == "gpt-neox", shape.attention == "eager"
-    # The attention of GPT-NeoX counts as 7 tensors: its input, the input of the projection, the tensor with queries, keys
-    # and values before rotation (3), and rotated queries and keys (2). The values are a view of the tensor of 3.
+    # The attention of GPT-NeoX counts as 7 tensors: its input, the input of the projection, the tensor with queries,
+    # keys and values before rotation (3), and rotated queries and keys (2). The values are a view of the tensor of 3.
     core_tensors = 0
     if is_neox and is_eager:
         # Eager attention copies the values (1), which frees the tensor of 3: 7 - 3 + 1 = 7 - 2 = 5 tensors.
