@@ -19,7 +19,7 @@ def root() -> Path:
     """
     checkout = (REPOSITORY / "pyproject.toml").exists()
     workspace = os.environ.get("COURSE_WORKSPACE") or (REPOSITORY if checkout else Path.cwd()) / "workspace"
-    return Path(workspace).absolute() / profiles.name()
+    return Path(workspace).absolute() / profiles.current_name()
 
 
 def data(name: str) -> Path:

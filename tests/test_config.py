@@ -219,8 +219,13 @@ def test_every_bundled_profile_is_valid(monkeypatch: pytest.MonkeyPatch, profile
     ("text", "wanted"),
     [
         ("japanese: {segmnet: {split: false}}", "japanese.segmnet: unknown section"),
-        ("japanese: 3", "japanese.3: unknown section"),
-        ("japanese: [segment]", r"japanese.\['segment'\]: unknown section"),
+        ("japanese: 3", "japanese: 3 is not allowed: expected `key: value` settings"),
+        ("japanese: [segment]", r"japanese: \['segment'\] is not allowed: expected `key: value` settings"),
+        # The name of a section without its settings
+        ("japanese: segment", "japanese: 'segment' is not allowed: expected `key: value` settings"),
+        ("japanese: {segment: 3}", "japanese.segment: 3 is not allowed: expected `key: value` settings"),
+        ("japanesse:", "japanesse: unknown key; allowed: corpus, japanese, .*, training$"),
+        ("japanese.segment: {split: false}", "japanese.segment: unknown key; allowed: corpus, japanese"),
         ("japanese: {segment: {splt: false}}", "japanese.segment: splt: unknown key"),
     ],
 )
@@ -241,7 +246,7 @@ def test_a_section_comes_from_the_profile_with_overrides(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("wrong", ["huge", "", "../tiny"])
 def test_the_dial(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    assert profiles.name() == "tiny"
+    assert profiles.current_name() == "tiny"
     monkeypatch.setenv("COURSE_PROFILE", wrong)
     with pytest.raises(UsageError, match=f"COURSE_PROFILE: {re.escape(wrong)}: .*tiny, .*xl"):
         Section("corpus.sources", Engine).read()

@@ -59,9 +59,9 @@ def test_an_option_comes_before_set_and_set_before_the_file() -> None:
 
 def test_a_file_comes_before_a_profile_of_its_name_and_a_folder_does_not() -> None:
     Path("xl").mkdir()
-    assert profiles.named(Path("xl")) == profiles.named(Path("xl.yaml")) == "xl"
+    assert profiles.profile_of_option(Path("xl")) == profiles.profile_of_option(Path("xl.yaml")) == "xl"
     Path("xl.yaml").write_text("vocab_size: 700\n")
-    assert profiles.named(Path("xl.yaml")) is None
+    assert profiles.profile_of_option(Path("xl.yaml")) is None
     assert from_options.settings(BpeConfig, BPE_SECTION, Path("xl.yaml")).vocab_size == 700
     Path("gpt2-tiny.yaml").mkdir()
     assert config.load(PretrainConfig, "gpt2-tiny.yaml").model.vocab_size == 1280

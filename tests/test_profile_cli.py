@@ -60,7 +60,7 @@ def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str], monkey
     said = capsys.readouterr().out
     assert said.startswith("my-text/my-text.yaml: 3 documents, ") and "; 3 of them too short" in said
     monkeypatch.setenv("COURSE_PROFILE", "my-text/my-text.yaml")
-    assert profiles.name() == "my-text"
+    assert profiles.current_name() == "my-text"
     found = products.own_files(SOURCES_SECTION.read())
     assert [path.name for path in found] == ["more.jsonl", "novel.txt"]
     Path("my-text/texts/.hidden").write_text("x")

@@ -42,7 +42,7 @@ def test_values_are_merged_key_by_key_and_lists_replaced(monkeypatch: pytest.Mon
 def test_own_profile_has_its_own_workspace_and_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own(monkeypatch, "extends: tiny.yaml\npretrain: {recipe: {config: run.yaml}}\n")
     Path("mine/run.yaml").write_text("extends: gpt2-tiny\nbatch: {micro_size: 3}\n")
-    assert profiles.name() == "small" and paths.root().name == "small"
+    assert profiles.current_name() == "small" and paths.root().name == "small"
     monkeypatch.setenv("COURSE_PROFILE", os.path.abspath("mine/small.yaml"))
     Path("notebooks").mkdir()
     monkeypatch.chdir("notebooks")
@@ -90,7 +90,7 @@ def test_commands_hand_an_absolute_path_to_their_processes(
 def test_an_own_profile_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     own(monkeypatch, "extends: xl\n", "mine/tiny.yaml")
     with pytest.raises(UsageError, match="another name"):
-        profiles.name()
+        profiles.current_name()
 
 
 def test_a_verb_takes_an_own_profile_by_its_path(

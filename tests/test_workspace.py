@@ -485,11 +485,11 @@ def test_clean_asks_on_a_terminal_and_needs_yes_without_one(
 def test_the_workspace_stands_in_the_checkout_unless_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COURSE_WORKSPACE", "here")
-    assert workspace.root() == tmp_path / "here" / profiles.name()
+    assert workspace.root() == tmp_path / "here" / profiles.current_name()
     monkeypatch.delenv("COURSE_WORKSPACE")
-    assert workspace.root() == paths.REPOSITORY / "workspace" / profiles.name()
+    assert workspace.root() == paths.REPOSITORY / "workspace" / profiles.current_name()
     monkeypatch.setattr(paths, "REPOSITORY", tmp_path / "site-packages")
-    assert workspace.root() == tmp_path / "workspace" / profiles.name()
+    assert workspace.root() == tmp_path / "workspace" / profiles.current_name()
 
 
 def test_a_product_that_the_profile_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def environment(profile: str | None, quiet: bool = False) -> Iterator[None]:
     before = dict(os.environ)
     try:
         if profile:
-            profiles.file(profile)
+            profiles.profile_file(profile)
             os.environ[profiles.VARIABLE] = profile
             profiles.make_absolute()
         if quiet:

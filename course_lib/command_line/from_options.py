@@ -109,7 +109,7 @@ def settings(
     `file` is the YAML file or profile that -c names. Without it, the defaults hold whatever the current profile, which
     is for the course products. --set (`overrides`) is applied to them, then options (`changes`).
     """
-    if profile := profiles.named(file):
+    if profile := profiles.profile_of_option(file):
         if section is None:
             raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
         chosen = section.read(overrides or (), of=profile)

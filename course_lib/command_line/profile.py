@@ -44,8 +44,8 @@ def show(
     from course_lib.settings import config, yaml_values
 
     with environment(name):
-        sections, downloads, stages = config.sections(profiles.file()), costs.downloads(), costs.stages()
-        lines = [tr("profile {name}: {path}", name=profiles.name(), path=profiles.file())]
+        sections, downloads, stages = config.sections(profiles.profile_file()), costs.downloads(), costs.stages()
+        lines = [tr("profile {name}: {path}", name=profiles.current_name(), path=profiles.profile_file())]
         lines += [tr("products: {folder}", folder=root()) + "\n"]
     nested: dict[str, Any] = {}
     for section, values in sections.items():
@@ -102,7 +102,7 @@ def new(
         if not any(found):
             raise CourseError(f"{each}: no document in it, or only white space")
         lengths += found
-    chosen = profiles.read_yaml(profiles.file(like))
+    chosen = profiles.read_yaml(profiles.profile_file(like))
     gpt2, gptsan = chosen["pretrain"]["recipe"]["config"], ""
     if chosen["corpus"]["sources"].get("world"):
         # Its runs are for the few words of the small world.

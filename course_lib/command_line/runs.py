@@ -127,7 +127,7 @@ def load(file: Path, overrides: Sequence[str] | None = None) -> RunConfig:
 
 def planned(config: Path | None, overrides: Sequence[str] | None) -> RunConfig:
     """Return the settings of a run for the memory planner; without a file, those of the profile's pretraining."""
-    if config is None or profiles.named(config):
+    if config is None or profiles.profile_of_option(config):
         return configuration.load(PretrainConfig, train.pretrain_file(config), overrides or ())
     settings = load(config, overrides)
     if isinstance(settings, GPTSanRunConfig) and not train.has_shape(config):

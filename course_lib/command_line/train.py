@@ -120,11 +120,11 @@ def prefix_file(config: Path | None) -> Path:
 
 def _file(config: Path | None, of_profile: Callable[[str | None], str]) -> Path:
     """Return the file that -c names, or that of the profile that it names or of the current one, and tell the user."""
-    profile = profiles.named(config)
+    profile = profiles.profile_of_option(config)
     if config and not profile:
         return config
     file = of_profile(profile)
-    notify(tr("settings: {path}, the run of profile {profile}", path=file, profile=profile or profiles.name()))
+    notify(tr("settings: {path}, the run of profile {profile}", path=file, profile=profile or profiles.current_name()))
     return Path(file)
 
 

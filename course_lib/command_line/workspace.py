@@ -87,7 +87,7 @@ def status() -> object:
         counts = (_count(name, value) for name, value in row["counts"].items() if not isinstance(value, dict))
         details = row["reason"] or ", ".join(counts)
         lines.append([row["product"], tr(row["state"]), human_size(row["bytes"]), row["built"], details])
-    title = tr("profile {name}, products in {folder}", name=profiles.name(), folder=workspace.root())
+    title = tr("profile {name}, products in {folder}", name=profiles.current_name(), folder=workspace.root())
     return Shown(rows, "\n".join([title, *aligned([head, *lines], right=[2])]))
 
 

@@ -112,7 +112,8 @@ def _world(folder: Path, _inputs: list[Path], settings: dict[str, Any]) -> dict[
 def _world_settings() -> dict[str, Any]:
     if not (number := SOURCES_SECTION.read().world):
         raise UsageError(
-            f"product 'corpus/world' does not exist in profile {profiles.name()}, whose corpus.sources.world is 0"
+            f"product 'corpus/world' does not exist in profile {profiles.current_name()}, "
+            "whose corpus.sources.world is 0"
         )
     return {"documents": number, "seed": 0}
 

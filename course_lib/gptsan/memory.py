@@ -50,27 +50,28 @@ def sizes(settings: Any, shape: GPTSanShape, length: int, autocast: bool) -> Siz
         if match := BLOCK.match(each.name):
             blocks[int(match[1])].append(each)
     trained = {each.name for each in counted if each.trained}
-    width, tokens = BYTES[settings.precision.dtype], settings.batch.micro_size * length
+    element_bytes, tokens = BYTES[settings.precision.dtype], settings.batch.micro_size * length
 
     # Layers that trained embeddings or extra positions feed directly.
     fed = {0} if trained.intersection(EMBEDDINGS) else set[int]()
     if EXTRA_POSITIONS in trained:
         fed.add(shape.num_switch_layers)
     learning = [any(each.trained for each in block) for block in blocks]
-    starts = fed | {number for number, learns in enumerate(learning) if learns}
+    starts = fed | {index for index, learns in enumerate(learning) if learns}
     # The first layer that gradients reach.
     first = min(starts, default=shape.num_layers)
     if any(name.startswith(SPOUT) for name in trained):
         first = 0
     layers = tuple(
-        _layer(settings, shape, length, autocast, number, blocks[number]) for number in range(first, shape.num_layers)
+        _layer(settings, shape, length, autocast, index, blocks[index]) for index in range(first, shape.num_layers)
     )
 
     # Inputs to swish, to a trained last projection and to a trained head.
-    ends = width * tokens * shape.d_model * (1 + (LAST in trained) + (EMBEDDINGS[0] in trained))
+    ends = element_bytes * tokens * shape.d_model * (1 + (LAST in trained) + (EMBEDDINGS[0] in trained))
     if settings.model.recompute == "full":
         # Not recomputed: the mask, one byte per element, and three copies of the routers' probabilities in fp32.
-        ends += _mask(settings, length) + 12 * tokens * shape.num_experts * sum(learning[: shape.num_switch_layers])
+        routers = sum(learning[: shape.num_switch_layers])
+        ends += _mask_elements(settings, length) + 12 * tokens * shape.num_experts * routers
     return Sizes(
         counted=counted,
         layers=layers,
@@ -78,24 +79,24 @@ def sizes(settings: Any, shape: GPTSanShape, length: int, autocast: bool) -> Siz
         logits=LOGIT_BYTES * tokens * shape.vocab_size,
         flops_per_token=_flops_per_token(shape, length, counted, blocks, first, fed),
         length=length,
-        all_casts=_casts(counted, width) if autocast else 0,
+        all_casts=_cast_bytes(counted, element_bytes) if autocast else 0,
     )
 
 
 def _layer(
-    settings: Any, shape: GPTSanShape, length: int, autocast: bool, number: int, parameters: Iterable[Parameter]
+    settings: Any, shape: GPTSanShape, length: int, autocast: bool, index: int, parameters: Iterable[Parameter]
 ) -> Layer:
-    """Return layer `number`, a switch layer or an extra layer, with its parameters."""
-    is_switch, learns = number < shape.num_switch_layers, any(each.trained for each in parameters)
-    width = BYTES[settings.precision.dtype]
-    tokens, stream_bytes = settings.batch.micro_size * length, 4 if autocast else width
-    router = 0
+    """Return layer `index`, a switch layer or an extra layer, with its parameters."""
+    is_switch, learns = index < shape.num_switch_layers, any(each.trained for each in parameters)
+    element_bytes = BYTES[settings.precision.dtype]
+    tokens, stream_bytes = settings.batch.micro_size * length, 4 if autocast else element_bytes
+    router_bytes = 0
     if is_switch:
         # The router computes in fp32: the jitter noise, and its input if that is trained and a tensor of its own.
         jitter = settings.loss.router_jitter > 0
-        inputs = jitter + (learns and (jitter or width < 4))
+        inputs = jitter + (learns and (jitter or element_bytes < 4))
         # Per token: three copies of the probabilities, plus indices, gates and norm statistics.
-        router = tokens * (4 * shape.d_model * inputs + 12 * shape.num_experts + 20 + 6 * width)
+        router_bytes = tokens * (4 * shape.d_model * inputs + 12 * shape.num_experts + 20 + 6 * element_bytes)
     return Layer(
         samples=settings.batch.micro_size,
         length=length,
@@ -105,33 +106,33 @@ def _layer(
         heads=shape.num_heads,
         ffn=shape.d_ff if is_switch else shape.d_ext,
         experts=shape.num_experts if is_switch else 1,
-        matrix_bytes=width,
+        matrix_bytes=element_bytes,
         norm_bytes=stream_bytes,
         stream_bytes=stream_bytes,
         # A switch layer also keeps what its gates multiply.
-        norms=3 if is_switch else 2,
+        norm_tensors=3 if is_switch else 2,
         # queries and result; if trained, the input, which autocast casts three times: for queries, keys and values
-        attention=2 + learns * (3 if autocast else 1),
+        attention_tensors=2 + learns * (3 if autocast else 1),
         # Results of the experts and of tanh in a switch layer; if trained, the input, there also sorted by expert.
-        feed_forward=(2 + 2 * learns) if is_switch else int(learns),
+        feed_forward_tensors=(2 + 2 * learns) if is_switch else int(learns),
         # ReLU keeps its output, which is the input of a trained matrix, too; swish keeps its input.
-        wide=1 if is_switch else 1 + learns,
-        router=router,
-        mask=_mask(settings, length),
+        wide_tensors=1 if is_switch else 1 + learns,
+        router_bytes=router_bytes,
+        mask_elements=_mask_elements(settings, length),
         recompute=settings.model.recompute,
-        casts=_casts(parameters, width) if autocast and settings.model.recompute == "full" else 0,
+        recast_bytes=_cast_bytes(parameters, element_bytes) if autocast and settings.model.recompute == "full" else 0,
     )
 
 
-def _mask(settings: Any, length: int) -> int:
+def _mask_elements(settings: Any, length: int) -> int:
     """Return the elements of the attention mask [length, length + 1], which there is only with a spout."""
     return length * (length + 1) if settings.spout.mode != "none" else 0
 
 
-def _casts(parameters: Iterable[Parameter], width: int) -> int:
+def _cast_bytes(parameters: Iterable[Parameter], element_bytes: int) -> int:
     """Return the bytes of the casts of the trained matrices among some parameters."""
     matrices = [each for each in parameters if each.trained and len(each.shape) == 2]
-    return width * sum(each.elements for each in matrices if not any(part in each.name for part in NOT_CAST))
+    return element_bytes * sum(each.elements for each in matrices if not any(part in each.name for part in NOT_CAST))
 
 
 def _flops_per_token(
@@ -150,14 +151,14 @@ def _flops_per_token(
     reach: those from `first` on. The input of a layer in `fed` is trained.
     """
     work = 0.0
-    for number, block in enumerate(blocks):
-        through = number > first or (number == first and number in fed)
+    for index, block in enumerate(blocks):
+        through = index > first or (index == first and index in fed)
         for each in block:
             if len(each.shape) == 2:
                 # A token goes to one of the experts.
                 elements = each.elements / shape.num_experts if ".experts." in each.name else each.elements
                 work += 2.0 * elements * (1 + through + each.trained)
-        work += 4.0 * shape.d_model * length * (3 if number >= first else 1)
+        work += 4.0 * shape.d_model * length * (3 if index >= first else 1)
     for each in counted:
         # The embedding is the output head.
         if each.name in (LAST, EMBEDDINGS[0]):

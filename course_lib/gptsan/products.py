@@ -193,7 +193,7 @@ def _base_settings() -> GPTSanRunConfig | dict[str, Any]:
 def _corpus_settings() -> EncodeConfig:
     if ready := RECIPE_SECTION.read().checkpoint:
         raise UsageError(
-            f"product 'gptsan/corpus' does not exist in profile {profiles.name()}, whose base is ready: {ready}"
+            f"product 'gptsan/corpus' does not exist in profile {profiles.current_name()}, whose base is ready: {ready}"
         )
     return CORPUS_SECTION.read()
 

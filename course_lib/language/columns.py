@@ -7,7 +7,9 @@ from course_lib.language.words import SOURCE, language
 
 
 def width(text: str) -> int:
-    """Return the columns that a text takes on the screen; in English, where data may be Japanese, its characters."""
+    """Return the columns that a text takes on the screen; in English, its characters."""
+    # In English, the labels are ASCII, and a table is padded as by Python's own formats, such as f"{text:<14}": a
+    # Japanese character of the data, such as one of a file's name, counts as one column.
     wide = () if language() == SOURCE else (unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + sum(wide)
 

@@ -96,7 +96,7 @@ generator = pipeline("text-generation", "{name}")
 print(generator("早稲田大学で")[0]["generated_text"])
 ```
 """
-# The sections of the settings that say how the model was trained.
+# The groups of settings that say how the model was trained.
 SECTIONS = ("model", "optimizer", "precision")
 
 

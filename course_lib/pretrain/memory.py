@@ -58,9 +58,18 @@ def sizes(shape: ModelConfig, samples: int, length: int, dtype: NumberFormat, au
 
     The weights are in `dtype` or, with `autocast`, in fp32; then only the matrix products are in `dtype`.
     """
-    counted, width = parameters(shape), BYTES[dtype]
-    stream_bytes = 4 if autocast else width
+    counted, element_bytes = parameters(shape), BYTES[dtype]
+    stream_bytes = 4 if autocast else element_bytes
     is_neox, is_eager = shape.architecture == "gpt-neox", shape.attention == "eager"
+    # The attention of GPT-NeoX counts as 7 tensors: its input, the input of the projection, the tensor with queries,
+    # keys and values before rotation (3), and rotated queries and keys (2). The values are a view of the tensor of 3.
+    core_tensors = 0
+    if is_neox and is_eager:
+        # Eager attention copies the values (1), which frees the tensor of 3: 7 - 3 + 1 = 7 - 2 = 5 tensors.
+        core_tensors = -2
+    if is_neox and not is_eager:
+        # Fused attention keeps its result beside the projection's input: 7 + 1 = 8 tensors.
+        core_tensors = 1
     cast = [each for each in counted if autocast and len(each.shape) == 2 and each.name not in LOOKED_UP]
     layer = Layer(
         samples=samples,
@@ -69,34 +78,31 @@ def sizes(shape: ModelConfig, samples: int, length: int, dtype: NumberFormat, au
         width=shape.hidden_size,
         heads=shape.num_attention_heads,
         ffn=shape.ffn,
-        matrix_bytes=width,
+        matrix_bytes=element_bytes,
         norm_bytes=stream_bytes,
         stream_bytes=stream_bytes,
-        norms=_norms(shape),
+        norm_tensors=_norms(shape),
         # input of QKV, queries, input of the projection
-        attention=3,
-        rotated=2 if is_neox else 0,
+        attention_tensors=3,
+        rotated_tensors=2 if is_neox else 0,
+        core_tensors=core_tensors,
         # input of the first matrix; input and output of GELU, whose fused kernels keep nothing else
-        feed_forward=1,
-        wide=2,
-        # The values of GPT-NeoX are a view of the tensor with queries, keys and values before rotation, which stays in
-        # memory unless eager attention copies the values. Fused attention keeps its result beside the projection's
-        # input.
-        core=0 if not is_neox else -2 if is_eager else 1,
-        score_bytes=_score_bytes(shape, width, stream_bytes) if is_eager else 0,
+        feed_forward_tensors=1,
+        wide_tensors=2,
+        score_bytes=_score_bytes(shape, element_bytes, stream_bytes) if is_eager else 0,
         dropout=shape.hidden_dropout_prob > 0,
         recompute=shape.recompute,
-        casts=width * sum(each.elements for each in cast if each.name.startswith(_recomputed(shape))),
+        recast_bytes=element_bytes * sum(each.elements for each in cast if each.name.startswith(_recomputed(shape))),
     )
     return Sizes(
         counted=counted,
         layers=(layer,) * shape.num_layers,
         # the embedding's dropout, and the inputs of the last norm and of the output head
-        ends=(layer.dropout + stream_bytes + width) * layer.stream,
+        ends=(layer.dropout + stream_bytes + element_bytes) * layer.stream,
         logits=LOGIT_BYTES * layer.tokens * shape.vocab_size,
         flops_per_token=flops_per_token(shape, length),
         length=length,
-        all_casts=width * sum(each.elements for each in cast),
+        all_casts=element_bytes * sum(each.elements for each in cast),
         matrices=_matrices(counted),
     )
 
@@ -114,7 +120,7 @@ def frozen_sizes(
 
     The model is in `dtype`. With `autocast`, the encoder is in fp32, and so are the norms on a GPU.
     """
-    base, width = parameters(shape), BYTES[dtype]
+    base, element_bytes = parameters(shape), BYTES[dtype]
     is_neox = shape.architecture == "gpt-neox"
     layer = Layer(
         samples=samples,
@@ -124,20 +130,20 @@ def frozen_sizes(
         width=shape.hidden_size,
         heads=shape.num_attention_heads,
         ffn=shape.ffn,
-        matrix_bytes=width,
-        norm_bytes=4 if autocast else width,
-        stream_bytes=width,
-        norms=_norms(shape),
+        matrix_bytes=element_bytes,
+        norm_bytes=4 if autocast else element_bytes,
+        stream_bytes=element_bytes,
+        norm_tensors=_norms(shape),
         # queries and result; the queries of GPT-2 are a view of the tensor with its queries, keys and values
-        attention=2 if is_neox else 4,
+        attention_tensors=2 if is_neox else 4,
         # A frozen matrix keeps no input: only GELU does.
-        feed_forward=0,
-        wide=1,
-        mask=samples * length * (prefix + length),
+        feed_forward_tensors=0,
+        wide_tensors=1,
+        mask_elements=samples * length * (prefix + length),
         recompute=shape.recompute,
     )
     # What the encoder returns, and its gradient.
-    ends = 2 * width * prefix * 2 * shape.num_layers * shape.hidden_size
+    ends = 2 * element_bytes * prefix * 2 * shape.num_layers * shape.hidden_size
     if shape.recompute == "full":
         # The input of the last norm. Without recomputation, the first norm of all keeps none instead, because gradients
         # do not reach the embedding.
@@ -150,7 +156,7 @@ def frozen_sizes(
         # 4 FLOPs per weight instead of 6, because no gradients are computed for frozen weights.
         flops_per_token=4.0 * _multiplied(shape) + 12.0 * shape.num_layers * shape.hidden_size * layer.keys,
         length=length,
-        all_casts=width * sum(each.elements for each in encoder if len(each.shape) == 2) if autocast else 0,
+        all_casts=element_bytes * sum(each.elements for each in encoder if len(each.shape) == 2) if autocast else 0,
     )
 
 
@@ -159,22 +165,23 @@ def _norms(shape: ModelConfig) -> int:
     return 1 if shape.use_parallel_residual else 2
 
 
-def _score_bytes(shape: ModelConfig, width: int, stream_bytes: int) -> int:
+def _score_bytes(shape: ModelConfig, element_bytes: int, stream_bytes: int) -> int:
     """Return what eager attention keeps for each query, key and head [bytes].
 
     GPT-NeoX and autocast compute the softmax in fp32; the result is cast to the format of matrix products.
     """
     softmax = 4 if shape.architecture == "gpt-neox" else stream_bytes
     if shape.attention_probs_dropout_prob:
-        return softmax + width + 1
-    return softmax if softmax == width else softmax + width
+        # One byte for dropout.
+        return softmax + element_bytes + 1
+    return softmax if softmax == element_bytes else softmax + element_bytes
 
 
 def _recomputed(shape: ModelConfig) -> tuple[str, ...]:
     """Return the beginnings of the names of the parameters in the first layer that the backward pass uses twice."""
     layer = f"{BY_ARCHITECTURE[shape.architecture].blocks}.0."
-    parts = {"full_attn": (f"{layer}attn.", f"{layer}attention."), "full": (layer,)}
-    return parts.get(shape.recompute, ())
+    beginnings = {"full_attn": (f"{layer}attn.", f"{layer}attention."), "full": (layer,)}
+    return beginnings.get(shape.recompute, ())
 
 
 def _matrices(counted: tuple[Parameter, ...]) -> tuple[tuple[int, ...], ...]:

@@ -1,1 +1,1 @@
-"""Settings of every chapter: dataclasses, YAML files, profiles, and what a profile costs."""
+"""Settings of every chapter: dataclasses, YAML files and profiles."""

@@ -1,4 +1,6 @@
-"""Settings from dataclasses, YAML files, `section.key=value` overrides and the current profile.
+"""Settings from dataclasses, YAML files, `key=value` overrides and the current profile.
+
+A key has dots for nested keys: `model.recompute`. A section, such as `corpus.wikipedia`, is a part of a profile.
 
 Each chapter declares its settings as a pydantic dataclass whose fields are created with `setting(default, help)`.
 profiles.py finds the YAML files, yaml_values.py reads them and the overrides, and pydantic validates the values.
@@ -22,12 +24,14 @@ from course_lib.errors import UsageError
 from course_lib.language.words import mark, tr
 from course_lib.settings import profiles
 
-# The modules that declare the sections of a profile, each section beside its dataclass.
+# The modules that declare the sections of a profile, each section beside its dataclass. They stand in lower rooms than
+# this one, so they are imported by name at run time; only workspace/chapters.py does the same, for the products.
 SECTION_MODULES = (
     "corpus.config", "japanese.config", "subword.config", "pretrain.config", "gptsan.config", "prefix.config",
     "serving.config", "training.settings",
 )  # fmt: skip
-# Every settings dataclass uses this: `@dataclass(frozen=True, config=STRICT)`.
+# Every settings dataclass uses this: `@dataclass(frozen=True, config=STRICT)`. It refuses unknown keys, inf and nan.
+# It is not pydantic's strict mode: `build` makes the types strict.
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 Settings = TypeVar("Settings")
 # pydantic's messages by the type of the error, so that they are translated; it keeps their fields in the error's `ctx`.
@@ -64,7 +68,7 @@ class Section(Generic[Settings]):
 
         `of` is the profile's name or path; None means the current one. Raises UsageError if a key or value is invalid.
         """
-        path = profiles.file(of)
+        path = profiles.profile_file(of)
         return build(self.cls, sections(path).get(self.name, {}), overrides, where=f"{path.name}: {self.name}")
 
 
@@ -79,25 +83,37 @@ def known_sections() -> dict[str, Section[Any]]:
 def sections(path: Path) -> dict[str, dict[str, Any]]:
     """Return the sections that a profile's file and those that it extends set, by dotted name.
 
-    Raises UsageError if there is no such section, or if it is no mapping.
+    Raises UsageError if there is no such chapter or section, or if it is no mapping.
     """
+    known = known_sections()
+    chapters = list(dict.fromkeys(name.split(".")[0] for name in known))
     found: dict[str, dict[str, Any]] = {}
     for chapter, inner in profiles.read_yaml(path).items():
-        # What is not a mapping is refused as if it were the name of a section.
-        by_name = (inner or {}) if isinstance(inner, dict | None) else {str(inner): {}}
-        for name, values in by_name.items():
-            full = f"{chapter}.{name}"
-            if full not in known_sections():
-                allowed = ", ".join(known_sections())
-                raise UsageError(f"{path.name}: {full}: unknown section; allowed: {allowed}")
-            if not isinstance(values, dict | None):
-                raise UsageError(f"{path.name}: {full}: {values!r} is not allowed: expected `key: value` settings")
-            found[full] = values or {}
+        if chapter not in chapters:
+            reason = tr("{key}: unknown key; allowed: {known}", key=chapter, known=", ".join(chapters))
+            raise UsageError(f"{path.name}: {reason}")
+        for name, values in _mapping(path, chapter, inner).items():
+            section = f"{chapter}.{name}"
+            if section not in known:
+                message = mark("{section}: unknown section; allowed: {known}")
+                reason = tr(message, section=section, known=", ".join(known))
+                raise UsageError(f"{path.name}: {reason}")
+            found[section] = _mapping(path, section, values)
     return found
 
 
+def _mapping(path: Path, key: str, value: Any) -> dict[str, Any]:
+    """Return the value of a profile's chapter or section. Raises UsageError if it is neither a mapping nor empty."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        message = mark("{key}: {value!r} is not allowed: expected `key: value` settings")
+        raise UsageError(f"{path.name}: {tr(message, key=key, value=value)}")
+    return value
+
+
 def load(cls: type[Settings], file: str | Path, overrides: Sequence[str] = ()) -> Settings:
-    """Read settings from a YAML file that `profiles.find` finds; `key=value` overrides are applied last."""
+    """Read settings from a YAML file that `find_settings_file` finds; `key=value` overrides are applied last."""
     return build(cls, profiles.read_yaml(file), overrides, where=str(file))
 
 
@@ -134,6 +150,7 @@ def _explain(cls: type, error: ValidationError) -> str:
     if not path or (problem["type"] == "value_error" and isinstance(problem["input"], dict)):
         # The message of a check on several keys already names them.
         return message
+    # pydantic joins the choices with "or".
     fields = {name: str(value).replace(" or ", ", ") for name, value in problem.get("ctx", {}).items()}
     expected = EXPECTED.get(problem["type"])
     message = tr(expected, **fields) if expected else message[0].lower() + message[1:]

@@ -18,28 +18,33 @@ BUNDLED = ("tiny", "colab", "single-gpu", "xl")
 VARIABLE = "COURSE_PROFILE"
 
 
-def current() -> str:
-    """Return the current profile, as in COURSE_PROFILE: the name of a bundled profile, or the path of a YAML file."""
+def from_environment() -> str:
+    """Return the text of COURSE_PROFILE: the name of a bundled profile, or the path of a YAML file."""
     return os.environ.get(VARIABLE, BUNDLED[0])
 
 
 def make_absolute() -> None:
     """Make the path in COURSE_PROFILE absolute, so that processes in other folders find the same profile."""
-    if current().endswith(".yaml") and Path(current()).is_file():
-        os.environ[VARIABLE] = str(Path(current()).absolute())
+    chosen = from_environment()
+    if chosen.endswith(".yaml") and Path(chosen).is_file():
+        os.environ[VARIABLE] = str(Path(chosen).absolute())
 
 
-def name() -> str:
-    """Return the name of the current profile: that of its file, without `.yaml`. Raises UsageError as `file` does."""
-    return file().stem
+def current_name() -> str:
+    """Return the name of the current profile: that of its file, without `.yaml`.
+
+    Raises UsageError if COURSE_PROFILE names no profile.
+    """
+    return profile_file().stem
 
 
-def file(profile: str | None = None) -> Path:
+def profile_file(profile: str | None = None) -> Path:
     """Return the file of a profile: the name of a bundled one or the path of a YAML file; None: the current profile.
 
     A relative path is relative to the current folder or, because a notebook runs in its own folder, to the checkout.
+    Raises UsageError if it is no profile.
     """
-    chosen = current() if profile is None else profile
+    chosen = from_environment() if profile is None else profile
     if chosen in BUNDLED:
         return CONFIGS / f"{chosen}.yaml"
     candidates = (folder / chosen for folder in (Path.cwd(), Path(__file__).parents[2]))
@@ -61,29 +66,32 @@ def extends_profile(path: Path) -> bool:
     return last in {CONFIGS / f"{name}.yaml" for name in BUNDLED} - {path.absolute()}
 
 
-def named(file: Path | None) -> str | None:
-    """Return the profile that `-c` names, or None if it does not name one.
+def profile_of_option(path: Path | None) -> str | None:
+    """Return the profile that the option `-c` names, or None if it is not given or names another file.
 
     `-c xl` and `-c xl.yaml` name the bundled profile unless there is such a file, which may extend a profile itself.
     """
-    if file and file.is_file():
-        return str(file) if file.suffix == ".yaml" and extends_profile(file) else None
-    name = str(file).removesuffix(".yaml")
+    if path is None:
+        return None
+    if path.is_file():
+        return str(path) if path.suffix == ".yaml" and extends_profile(path) else None
+    name = str(path).removesuffix(".yaml")
     return name if name in BUNDLED else None
 
 
 def beside(path: str | Path) -> Path:
     """Return the absolute form of a path in a profile, relative to its file's folder; to the current one if bundled."""
-    own = file()
+    own = profile_file()
     return (Path.cwd() if own.parent == CONFIGS else own.parent.absolute()) / path
 
 
-def find(file: str | Path, folder: Path | None = None) -> Path:
+def find_settings_file(file: str | Path, folder: Path | None = None) -> Path:
     """Find a settings file in `folder`, here, beside the current profile's file, or in course_lib/configs.
 
     There, `.yaml` may be left out. Raises UsageError if there is no such file.
     """
-    own = Path(current()).parent if current().endswith(".yaml") else Path()
+    profile = from_environment()
+    own = Path(profile).parent if profile.endswith(".yaml") else Path()
     candidates = [(folder or Path()) / file, Path(file), own / file, CONFIGS / file, CONFIGS / f"{file}.yaml"]
     path = next(filter(Path.is_file, candidates), None)
     if path is None:
@@ -98,11 +106,14 @@ def runs() -> list[str]:
 
 
 def read_yaml(file: str | Path) -> dict[str, Any]:
-    """Read a settings file, which `find` finds, as plain Python values, merged over those of the file it `extends`."""
+    """Read a settings file as plain Python values, merged over those of the file that it `extends`.
+
+    `find_settings_file` finds the file.
+    """
     from course_lib.settings import yaml_values
 
     values: dict[str, Any] = {}
-    for own in reversed(_chain(find(file)).values()):
+    for own in reversed(_chain(find_settings_file(file)).values()):
         values = yaml_values.over(values, own)
     values.pop("extends", None)
     return values
@@ -125,7 +136,7 @@ def _chain(path: Path) -> dict[Path, dict[str, Any]]:
         if not isinstance(base, str):
             message = mark("{path}: extends: {named!r}: expected the name or path of a file")
             raise UsageError(tr(message, path=path, named=base))
-        path = find(base, path.parent).absolute()
+        path = find_settings_file(base, path.parent).absolute()
     raise UsageError(tr("{path} extends itself", path=path))
 
 

@@ -15,6 +15,8 @@ from course_lib.language.words import mark, tr
 
 # Values that a text may stand for. Aliases of aliases can make billions of a text of some hundred bytes.
 MOST = 100_000
+# The count of a node while its parts are counted: no node stands for zero values.
+BEING_COUNTED = 0
 SCALARS = {
     "null": r"~|null|Null|NULL|",
     "bool": r"true|True|TRUE|false|False|FALSE",
@@ -67,14 +69,16 @@ def _count(node: yaml.Node, counts: dict[int, int]) -> int:
 
     Raises yaml.YAMLError if a node is part of itself, or stands for more than MOST values.
     """
+    if counts.get(id(node)) == BEING_COUNTED:
+        problem = "an alias of a value that it is part of"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
     if id(node) not in counts:
-        counts[id(node)] = 0
+        counts[id(node)] = BEING_COUNTED
         inner = node.value if isinstance(node, yaml.CollectionNode) else ()
         parts = [part for each in inner for part in (each if isinstance(each, tuple) else (each,))]
         counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
-    if not 0 < counts[id(node)] <= MOST:
-        problem = "more than {most:,} values" if counts[id(node)] else "an alias of a value that it is part of"
-        raise yaml.MarkedYAMLError(problem=problem.format(most=MOST), problem_mark=node.start_mark)
+    if counts[id(node)] > MOST:
+        raise yaml.MarkedYAMLError(problem=f"more than {MOST:,} values", problem_mark=node.start_mark)
     return counts[id(node)]
 
 
@@ -103,7 +107,10 @@ def over(below: Any, above: Any) -> Any:
 
 
 def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Apply `section.key=value` overrides to the values, in order. Raises UsageError if an override is malformed."""
+    """Apply `key=value` overrides to the values, in order. A key has dots for nested keys: `model.recompute=full`.
+
+    Raises UsageError if an override is malformed.
+    """
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not all(part.strip() for part in key.split(".")):

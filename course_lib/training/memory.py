@@ -26,8 +26,10 @@ from course_lib.training.settings import RunConfig
 GB = 1_000_000_000
 # bytes per parameter: the fp32 weights that AdamW updates, and its two fp32 moments
 MASTER, MOMENTS = 4, 8
-# bytes per element of a gradient, and of Muon's one moment
+# bytes per element of a gradient, of Muon's one moment, and of any other fp32 tensor
 FP32 = 4
+# bytes per parameter: temporaries of an AdamW that is not fused, under DeepSpeed
+UNFUSED_ADAMW = 8
 # CUDA context, NCCL and cuBLAS [bytes]
 CONTEXT = GB
 # memory that the caching allocator cannot use, as a fraction of everything else
@@ -63,29 +65,29 @@ class Layer:
     samples: int  # in a micro-batch
     length: int  # of a sample [tokens]
     keys: int  # for each query: the tokens of the sample, and what is before them, such as a prefix
-    width: int  # of the residual stream
+    width: int  # of the residual stream [elements per token]
     heads: int
-    ffn: int  # width of the feed-forward part, or of one of its experts
+    ffn: int  # width of the feed-forward part, or of one expert
     experts: int = 1  # each token goes to one of them
     # bytes of an element in matrix products, in the inputs of norms and in the residual stream
     matrix_bytes: int
     norm_bytes: int
     stream_bytes: int
-    # number of kept tensors [tokens, width], and [tokens, ffn] for `wide`
-    norms: int  # inputs of norms
-    attention: int  # in the attention, besides keys and values
-    rotated: int = 0  # queries and keys with rotary positions
-    core: int = 0  # in softmax(QKᵀ)V
-    feed_forward: int  # in the feed-forward part
-    wide: int
-    mask: int = 0  # elements of the attention mask
+    # number of kept tensors [tokens, width], and [tokens, ffn] for `wide_tensors`
+    norm_tensors: int  # inputs of norms
+    attention_tensors: int  # in the attention, besides keys and values
+    rotated_tensors: int = 0  # queries and keys with rotary positions
+    core_tensors: int = 0  # in softmax(QKᵀ)V; below 0: it frees tensors that the attention counts
+    feed_forward_tensors: int  # in the feed-forward part
+    wide_tensors: int
+    mask_elements: int = 0  # of the attention mask
     # bytes kept for each query, key and head; 0: by a fused kernel, which keeps one fp32 value for each query and head
     score_bytes: int = 0
-    router: int = 0  # bytes that a router keeps
+    router_bytes: int = 0  # that a router keeps
     dropout: bool = False
     # what the backward pass recomputes (model.recompute), and the bytes of the weights that autocast casts again there
     recompute: str = "none"
-    casts: int = 0
+    recast_bytes: int = 0
 
     @property
     def tokens(self) -> int:
@@ -99,7 +101,7 @@ class Layer:
 
     def kept(self) -> int:
         """Return the activations that the layer keeps for its backward pass [bytes]."""
-        norms, attention, core, feed_forward = self._parts()
+        norms, attention, core, feed_forward = self._kept_by_operation()
         stream = self.stream_bytes * self.stream
         # What is recomputed keeps its input, which for the attention is the output of a norm.
         by_recompute = {
@@ -117,25 +119,28 @@ class Layer:
         output of an activation function, for one expert at a time; four gradients of the residual stream; the
         gradients in softmax(QKᵀ)V.
         """
-        norms, attention, core, feed_forward = self._parts()
-        recomputed = norms + attention + core + feed_forward - self.kept() + self.casts
+        norms, attention, core, feed_forward = self._kept_by_operation()
+        recomputed = norms + attention + core + feed_forward - self.kept() + self.recast_bytes
+        # Tokens are taken to be spread evenly over the experts: one expert has tokens / experts of them, each with ffn
+        # elements.
         wide = 2 * self.matrix_bytes * self.tokens * (self.ffn // self.experts)
         return recomputed + max(wide, 4 * self.stream_bytes * self.stream, core)
 
-    def _parts(self) -> tuple[int, int, int, int]:
+    def _kept_by_operation(self) -> tuple[int, int, int, int]:
         """Return what is kept without recomputation [bytes]: by norms, attention, softmax(QKᵀ)V and feed-forward."""
+        # one byte for each element
         dropout = self.stream if self.dropout else 0
-        norms = self.norms * self.norm_bytes * self.stream
+        norms = self.norm_tensors * self.norm_bytes * self.stream
         keys_and_values = 2 * self.samples * self.keys * self.width
-        attention = self.matrix_bytes * (self.attention * self.stream + keys_and_values) + dropout
+        attention = self.matrix_bytes * (self.attention_tensors * self.stream + keys_and_values) + dropout
         # Autocast rotates in the format of the residual stream; what softmax(QKᵀ)V reads is cast again.
         rotated_bytes = self.stream_bytes if self.recompute == "core_attn" else self.matrix_bytes
-        attention += self.rotated * rotated_bytes * self.stream
+        attention += self.rotated_tensors * rotated_bytes * self.stream
         rows = self.tokens * self.heads
-        scores = self.score_bytes * rows * self.keys if self.score_bytes else 4 * rows
-        core = scores + self.matrix_bytes * (self.mask + self.core * self.stream)
-        wide = self.wide * self.tokens * self.ffn
-        feed_forward = self.matrix_bytes * (self.feed_forward * self.stream + wide) + dropout + self.router
+        scores = self.score_bytes * rows * self.keys if self.score_bytes else FP32 * rows
+        core = scores + self.matrix_bytes * (self.mask_elements + self.core_tensors * self.stream)
+        feed_forward_elements = self.feed_forward_tensors * self.stream + self.wide_tensors * self.tokens * self.ffn
+        feed_forward = self.matrix_bytes * feed_forward_elements + dropout + self.router_bytes
         return norms, attention, core, feed_forward
 
 
@@ -174,12 +179,12 @@ class Sizes:
         return sum(layer.kept() for layer in self.layers) + self.ends
 
     @property
-    def casts(self) -> int:
-        """Casts of weights that the backward pass still needs after the forward pass [bytes]."""
-        return self.all_casts - sum(layer.casts for layer in self.layers)
+    def kept_casts(self) -> int:
+        """Casts that the forward pass keeps for the backward pass: all that no layer makes again [bytes]."""
+        return self.all_casts - sum(layer.recast_bytes for layer in self.layers)
 
     @property
-    def block(self) -> int:
+    def layer_backward(self) -> int:
         """What the backward pass of one layer needs after the logits are freed [bytes]."""
         return max((layer.backward() for layer in self.layers), default=0)
 
@@ -208,68 +213,69 @@ class Plan:
 def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
     """Plan the peak memory of one of `ranks` data-parallel ranks; None means launch.ranks, or 1 if that is unset."""
     ranks = ranks or settings.launch.ranks or 1
-    sharded = settings.uses_deepspeed(ranks)
+    by_deepspeed = settings.uses_deepspeed(ranks)
     # DeepSpeed casts the whole model to 16 bits; otherwise autocast casts weights and activations.
-    autocast = not sharded and settings.precision.dtype != "fp32"
+    autocast = not by_deepspeed and settings.precision.dtype != "fp32"
     model = settings.sizes(autocast)
-    if sharded:
-        states, host = _sharded_states(settings, model, ranks)
-        backward, step = _sharded_temporaries(settings, model, ranks)
+    if by_deepspeed:
+        states, host = _deepspeed_states(settings, model, ranks)
+        backward_bytes, step_bytes = _deepspeed_temporaries(settings, model, ranks)
     else:
-        states, host = _states(settings, model, ranks), 0
-        backward, step = model.casts, _update(settings, model, ranks)
-    # A block is recomputed after the logits are freed, so the two share memory.
-    backward += max(0, model.block - model.logits)
+        states, host = _plain_states(settings, model, ranks), 0
+        backward_bytes, step_bytes = model.kept_casts, _plain_step(settings, model, ranks)
+    # The backward pass of a layer comes after the logits are freed, so it shares their memory.
+    backward_bytes += max(0, model.layer_backward - model.logits)
     # The optimizer step comes after the activations and logits are freed, so it shares their memory.
-    after = max(0, step - backward - model.activations - model.logits)
+    after_bytes = max(0, step_bytes - backward_bytes - model.activations - model.logits)
     parts = states | {
         mark("activations"): model.activations,
         mark("logits"): model.logits,
-        mark("buffers"): backward + after,
+        mark("buffers"): backward_bytes + after_bytes,
     }
     parts[mark("allowance")] = CONTEXT + int(FRAGMENTATION * sum(parts.values()))
     return Plan(settings, ranks, parts, host)
 
 
-def _states(settings: RunConfig, model: Sizes, ranks: int) -> dict[str, int]:
+def _plain_states(settings: RunConfig, model: Sizes, ranks: int) -> dict[str, int]:
     """Return the memory for weights, gradients and optimizer states of a run without DeepSpeed [bytes].
 
     Trained weights and their gradients are in fp32. Gradients are those kept between micro-batches: in a step of one
-    micro-batch, they come as the activations go (see `_update`).
+    micro-batch, they come as the activations go (see `_plain_step`).
     """
-    own = sum(elements for elements, _ in model.trained)
-    optimizer = MOMENTS * own
+    trained = sum(elements for elements, _ in model.trained)
+    optimizer = MOMENTS * trained
     if settings.optimizer.name == "muon":
         optimizer -= FP32 * sum(map(sum, model.matrices))
     return {
-        mark("weights"): MASTER * own + BYTES[settings.precision.dtype] * sum(model.frozen),
-        mark("gradients"): FP32 * own * _accumulates(settings, ranks),
+        mark("weights"): MASTER * trained + BYTES[settings.precision.dtype] * sum(model.frozen),
+        mark("gradients"): FP32 * trained * _accumulates(settings, ranks),
         mark("optimizer"): optimizer,
     }
 
 
-def _update(settings: RunConfig, model: Sizes, ranks: int) -> int:
+def _plain_step(settings: RunConfig, model: Sizes, ranks: int) -> int:
     """Return the memory needed from the end of the backward pass to that of the optimizer step [bytes].
 
-    It holds the gradients, unless they are kept in any case, and what is larger: the parts that the gradient of the
+    It holds the gradients, unless they are kept in any case, and what is larger: the tensors that the gradient of the
     largest parameter is added up from, or the temporaries of the optimizer.
     """
-    own, accumulates = [elements for elements, _ in model.trained], _accumulates(settings, ranks)
-    # The embedding gets a gradient from the head, too. In fp32, their sum is a third tensor.
-    parts = (2 if settings.precision.dtype == "fp32" else 1) + accumulates
-    temporary = parts * FP32 * max(own)
+    trained_sizes, accumulates = [elements for elements, _ in model.trained], _accumulates(settings, ranks)
+    # The largest parameter is taken for an embedding that is the output head, too (tied): it gets a gradient from both.
+    # In fp32, their sum is a third tensor.
+    summands = (2 if settings.precision.dtype == "fp32" else 1) + accumulates
+    temporary = summands * FP32 * max(trained_sizes)
     if not settings.optimizer.fused:
-        temporary = max(temporary, FP32 * sum(own))
+        temporary = max(temporary, FP32 * sum(trained_sizes))
     if settings.optimizer.name == "muon":
         # the stacked updates, their result, and four and a half tensors of the iteration, which is in fp32 or bf16
         each = 2 * FP32 + 9 * (2 if settings.precision.dtype == "bf16" else FP32) // 2
         for matrices in model.matrices:
             stacked = min(len(matrices), settings.optimizer.muon.together(matrices[0])) * matrices[0]
             temporary = max(temporary, each * stacked)
-    return temporary + (0 if accumulates else FP32 * sum(own))
+    return temporary + (0 if accumulates else FP32 * sum(trained_sizes))
 
 
-def _sharded_states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
+def _deepspeed_states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict[str, int], int]:
     """Return DeepSpeed's memory for weights, gradients and optimizer states on the GPU, and for offload on the host.
 
     Both are in bytes. Gradients are those kept between micro-batches. ZeRO (arXiv:1910.02054) needs 2Ψ + 2Ψ + 12Ψ bytes
@@ -278,34 +284,44 @@ def _sharded_states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[dict
     (with and without weight decay) to a multiple of 2·ranks elements; in stage 2, the whole gradient of a parameter
     that straddles a shard boundary; in stage 3, padding of each parameter, and a whole copy of each small one.
     """
-    zero, width = settings.zero, BYTES[settings.precision.dtype]
-    own, frozen, host = [elements for elements, _ in model.trained], sum(model.frozen), 0
+    zero, element_bytes = settings.zero, BYTES[settings.precision.dtype]
+    trained_sizes, host = [elements for elements, _ in model.trained], 0
     if zero.stage < 3:
         groups = _groups(model, ranks)
         shard = sum(share for _, share in groups)
-        weights, optimizer = width * (shard * ranks + frozen), (MASTER + MOMENTS) * shard
-        gradients = width * (_touched(groups, ranks) if zero.stage == 2 else sum(own))
+        weights = element_bytes * (shard * ranks + sum(model.frozen))
+        gradients = element_bytes * (_touched(groups, ranks) if zero.stage == 2 else sum(trained_sizes))
+        optimizer = (MASTER + MOMENTS) * shard
         # Offload adds fp32 gradients, updated weights not yet copied to the GPU, and gradient sums over micro-batches.
         if zero.offload_optimizer:
             copies = 2 if _accumulates(settings, ranks) else 1
-            host = optimizer + (4 + copies * width) * shard + width * max(own)
-            optimizer, gradients = 0, gradients if zero.stage == 1 else 0
+            host = optimizer + (FP32 + copies * element_bytes) * shard + element_bytes * max(trained_sizes)
+            optimizer = 0
+            if zero.stage == 2:
+                gradients = 0
     else:
-        shard, still = (sum(-(-size // ranks) for size in part) for part in (own, model.frozen))
-        small = [size for size in (*own, *model.frozen) if size <= zero.stage3_param_persistence_threshold]
-        whole = width * ranks * sum(-(-size // ranks) for size in small)
-        weights, gradients, optimizer = width * (shard + still) + whole, width * shard, (MASTER + MOMENTS) * shard
+        shard = sum(_ceil_div(size, ranks) for size in trained_sizes)
+        frozen_shard = sum(_ceil_div(size, ranks) for size in model.frozen)
+        # The parameters that each rank also has whole. DeepSpeed calls them persistent.
+        small = [size for size in (*trained_sizes, *model.frozen) if size <= zero.stage3_param_persistence_threshold]
+        persistent = element_bytes * ranks * sum(_ceil_div(size, ranks) for size in small)
+        sharded = element_bytes * (shard + frozen_shard)
+        weights = sharded + persistent
+        gradients = element_bytes * shard
+        optimizer = (MASTER + MOMENTS) * shard
         if zero.offload_optimizer:
-            host, gradients, optimizer = optimizer + gradients + 4 * shard, 0, 0
+            host = optimizer + gradients + FP32 * shard
+            gradients, optimizer = 0, 0
         if zero.offload_param:
-            host, weights = host + width * (shard + still), whole
+            host += sharded
+            weights = persistent
     return {mark("weights"): weights, mark("gradients"): gradients, mark("optimizer"): optimizer}, host
 
 
 def _groups(model: Sizes, ranks: int) -> list[tuple[list[int], int]]:
     """Return the two flat parameter groups of stages 1 and 2: the parameter sizes and a rank's share [elements]."""
     groups = [[size for size, decayed in model.trained if decayed == wanted] for wanted in (True, False)]
-    return [(sizes, -(-sum(sizes) // (2 * ranks)) * 2) for sizes in groups]
+    return [(sizes, _ceil_div(sum(sizes), 2 * ranks) * 2) for sizes in groups]
 
 
 def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
@@ -314,35 +330,43 @@ def _touched(groups: list[tuple[list[int], int]], ranks: int) -> int:
     for sizes, share in groups:
         begin = 0
         for size in sizes:
-            for rank in range(begin // share, -(-(begin + size) // share)):
+            for rank in range(begin // share, _ceil_div(begin + size, share)):
                 counts[rank] += size
             begin += size
     return max(counts)
 
 
-def _sharded_temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, int]:
+def _deepspeed_temporaries(settings: RunConfig, model: Sizes, ranks: int) -> tuple[int, int]:
     """Return DeepSpeed's temporary memory for the backward pass and for the optimizer step [bytes]."""
-    zero, width = settings.zero, BYTES[settings.precision.dtype]
-    own = [elements for elements, _ in model.trained]
-    total, largest = sum(own), max(own)
-    shard = -(-total // ranks)
-    # fp32 gradients, plus the gradients they are converted from (fused AdamW) or the temporaries in unfused AdamW
-    update = 4 + (width if settings.optimizer.fused else MOMENTS)
+    zero, element_bytes = settings.zero, BYTES[settings.precision.dtype]
+    trained_sizes = [elements for elements, _ in model.trained]
+    total, largest = sum(trained_sizes), max(trained_sizes)
+    shard = _ceil_div(total, ranks)
+    # Per parameter: its fp32 gradient, plus the gradient it is converted from (fused AdamW) or the temporaries of an
+    # unfused AdamW.
+    update = FP32 + (element_bytes if settings.optimizer.fused else UNFUSED_ADAMW)
     # Computing the gradient norm converts each gradient to fp64.
     step = 0 if zero.offload_optimizer else max(update * shard, 8 * largest)
-    bucket = width * zero.reduce_bucket_size
+    bucket = element_bytes * zero.reduce_bucket_size
     if zero.stage == 3:
-        return 2 * bucket + width * min(zero.stage3_max_live_parameters, model.parameters), step
+        return 2 * bucket + element_bytes * min(zero.stage3_max_live_parameters, model.parameters), step
     buffers = bucket * (1 + zero.overlap_comm) if zero.contiguous_gradients else 0
     # the copy that is sent to other ranks
-    buffers += width * min(zero.reduce_bucket_size, total)
+    buffers += element_bytes * min(zero.reduce_bucket_size, total)
     if zero.offload_optimizer:
-        return buffers + width * largest, step
+        return buffers + element_bytes * largest, step
     # gradients for the current micro-batch, in addition to their sum so far
-    beside = zero.stage == 1 or _accumulates(settings, ranks)
-    return buffers + beside * width * shard, step
+    if zero.stage == 1 or _accumulates(settings, ranks):
+        buffers += element_bytes * shard
+    return buffers, step
+
+
+def _ceil_div(dividend: int, divisor: int) -> int:
+    """Return the quotient rounded up."""
+    return -(-dividend // divisor)
 
 
 def _accumulates(settings: RunConfig, ranks: int) -> bool:
+    """Return whether a step adds up the gradients of several micro-batches."""
     batch = settings.batch
     return (batch.local_size or (batch.global_size or 0) // ranks) > batch.micro_size

@@ -44,8 +44,8 @@ def recompute_choices(settings: Any) -> tuple[str, ...]:
 
 def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
     """Plan the run for every recompute choice and ZeRO stage, or its own stage only, if ZeRO has nothing to do."""
-    number = ranks or settings.launch.ranks or 1
-    has_choice = _with(settings, {"zero.stage": 3}).uses_deepspeed(number)
+    rank_count = ranks or settings.launch.ranks or 1
+    has_choice = _with(settings, {"zero.stage": 3}).uses_deepspeed(rank_count)
     stages = range(4) if has_choice else (settings.zero.stage,)
     recompute = recompute_choices(settings)
     choices = [{"zero.stage": stage, "model.recompute": choice} for stage in stages for choice in recompute]
@@ -72,12 +72,12 @@ def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tupl
         before = len(changes)
         for kind in KINDS:
             tried = []
-            for values, number in _changes(kind, current, most):
+            for values, rank_count in _changes(kind, current, most):
                 # in the format that `--set` accepts
                 change = " ".join(f"{key}={str(value).lower()}" for key, value in values.items())
-                if number != current.ranks:
-                    change = tr("{change} on {ranks} GPUs", change=change, ranks=number)
-                tried.append((change, plan(_with(current.settings, values), number)))
+                if rank_count != current.ranks:
+                    change = tr("{change} on {ranks} GPUs", change=change, ranks=rank_count)
+                tried.append((change, plan(_with(current.settings, values), rank_count)))
             tried = [(change, each) for change, each in tried if each.total < 0.99 * current.total]
             fitting = [(change, each) for change, each in tried if each.total <= room]
             if tried:
@@ -115,10 +115,10 @@ def report(settings: Any, ranks: int | None = None) -> dict[str, Any]:
 def table(settings: Any, ranks: int | None = None) -> str:
     """Format the plans as a text table: one line per ZeRO stage and recompute choice, then one per GPU memory size."""
     chosen, model = plan(settings, ranks), settings.sizes()
-    number, frozen = model.parameters, sum(model.frozen)
-    parameters = tr("{number:,} parameters", number=number)
+    parameter_count, frozen = model.parameters, sum(model.frozen)
+    parameters = tr("{number:,} parameters", number=parameter_count)
     if frozen:
-        sizes = {"number": number, "trained": number - frozen, "frozen": frozen}
+        sizes = {"number": parameter_count, "trained": parameter_count - frozen, "frozen": frozen}
         parameters = tr("{number:,} parameters ({trained:,} trained, {frozen:,} frozen)", **sizes)
     run = {
         "parameters": parameters,
@@ -139,9 +139,9 @@ def table(settings: Any, ranks: int | None = None) -> str:
         "  ZeRO recompute" + "".join(padded(tr(name), ">12") for name in names),
     ]
     for each in grid(settings, ranks):
-        own = ">" if each.settings == settings else " "
+        marker = ">" if each.settings == settings else " "
         columns = "".join(f"{size / GB:12.2f}" for size in (*each.parts.values(), each.total, each.host))
-        lines.append(f"{own} {each.settings.zero.stage:<4} {each.settings.model.recompute:9}{columns}")
+        lines.append(f"{marker} {each.settings.zero.stage:<4} {each.settings.model.recompute:9}{columns}")
     return "\n".join([*lines, *map(str, what_fits(settings, ranks))])
 
 
@@ -171,8 +171,8 @@ def _changes(kind: str, current: Plan, most: int) -> list[tuple[dict[str, Any], 
         return [({"zero.stage": stage}, ranks) for stage in range(zero.stage + 1, 4)]
     if kind == "ranks":
         more = [ranks * times for times in (2, 4, 8) if ranks * times <= most]
-        allowed = [number for number in more if _divides(batch, number) and not settings.problem_with_ranks(number)]
-        return [({"zero.stage": max(zero.stage, 2)}, number) for number in allowed]
+        allowed = [each for each in more if _divides(batch, each) and not settings.problem_with_ranks(each)]
+        return [({"zero.stage": max(zero.stage, 2)}, rank_count) for rank_count in allowed]
     # Muon trains without DeepSpeed.
     if settings.optimizer.name == "muon":
         return []

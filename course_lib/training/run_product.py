@@ -40,5 +40,5 @@ def runs_folder(name: str) -> Path:
     """Return a folder for the runs of the profile: in training.runs.folder if its parent exists, or the workspace."""
     kept = RUNS_SECTION.read().folder
     if kept and kept.parent.is_dir():
-        return kept / profiles.name() / name
+        return kept / profiles.current_name() / name
     return paths.root() / name

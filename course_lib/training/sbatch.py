@@ -41,7 +41,7 @@ def script(
     slurm = launch.slurm
     if launch.ranks is None:
         raise UsageError("launch.ranks: not set; --print-sbatch needs the number of ranks (GPUs) per node")
-    command = [sys.executable, "-m", "course_lib.cli", *words, "-c", str(profiles.find(file).absolute())]
+    command = [sys.executable, "-m", "course_lib.cli", *words, "-c", str(profiles.find_settings_file(file).absolute())]
     command += [word for override in overrides or () for word in ("--set", override)]
     command += ["-o", str(output)] if output else []
     options = {

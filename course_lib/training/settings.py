@@ -227,7 +227,7 @@ class LaunchConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class RunConfig:
-    """Settings common to all kinds of runs. Each kind adds sections for its model and data."""
+    """Settings common to all kinds of runs. Each kind adds groups of keys for its model and data."""
 
     kind: str = setting("", "kind of run; each kind has its own class of settings, with its name as the default")
     batch: BatchConfig = field(default_factory=BatchConfig)

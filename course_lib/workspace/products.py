@@ -86,7 +86,7 @@ class Product:
             # What changes while the product is built makes it stale.
             manifest: Manifest = {
                 "product": self.name,
-                "profile": profiles.name(),
+                "profile": profiles.current_name(),
                 "identity": self.identity(settings),
                 "inputs": _record(inputs, seen),
                 "versions": manifests.versions(),

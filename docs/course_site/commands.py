@@ -106,7 +106,8 @@ class ProfileSections(SphinxDirective):
             built += page.paragraph("Keys, defaults and meaning: as for ", *parts, ".")
         else:
             built += _settings(settings, anchor(name))
-        values = {profile: config.sections(profiles.file(profile)).get(name, {}) for profile in profiles.BUNDLED}
+        files = {profile: profiles.profile_file(profile) for profile in profiles.BUNDLED}
+        values = {profile: config.sections(file).get(name, {}) for profile, file in files.items()}
         flat = {profile: config.flat(own) for profile, own in values.items()}
         if keys := list(dict.fromkeys(key for own in flat.values() for key in own)):
             rows = [(page.code(key), *(_shown(own, key) for own in flat.values())) for key in keys]

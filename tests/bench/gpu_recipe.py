@@ -106,7 +106,7 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
         train_bpe([lines], words, BPE_SECTION.read(size), show_progress=False)
         found = tokenize([lines], words, folder / "tokens", workers, append_eod=True)
         lines.unlink()
-        about: dict[str, Any] = {"profile": profiles.name(), "texts": [path.name for path in texts]}
+        about: dict[str, Any] = {"profile": profiles.current_name(), "texts": [path.name for path in texts]}
         for name, part in (("", documents), ("held_out_", held_out)):
             about |= {f"{name}documents": len(part), f"{name}characters": sum(map(len, part))}
         about["tokens"] = found.tokens
