@@ -76,7 +76,7 @@ def test_submit_returns_when_the_rows_have_joined_and_not_before(
 
 
 def test_a_cancelled_request_leaves_the_batch(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_module, "CHECK", -1)
+    monkeypatch.setattr(scheduler_module, "CANCEL_POLL", -1)
     gone, cancelled = asked(LONG, cancelled=lambda: True)
     other, stays = asked(LONG)
     ours.submit([gone, other])
@@ -169,7 +169,7 @@ def test_the_thread_goes_on_after_any_error(
 
 
 def test_a_request_whose_client_cannot_be_asked_is_told(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_module, "CHECK", -1)
+    monkeypatch.setattr(scheduler_module, "CANCEL_POLL", -1)
 
     def broken() -> bool:
         raise RuntimeError("no such client")
