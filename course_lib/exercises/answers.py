@@ -19,6 +19,7 @@ TensorCall = tuple[tuple[Any, ...], Any]
 Mistake = tuple[Any, str]
 # In the arguments of both judges, a right or wrong result may also be a function that computes it from the arguments of
 # the call.
+
 # Relative and absolute difference of two numbers that count as equal.
 PLAIN_TOLERANCE, TENSOR_TOLERANCE = (1e-6, 1e-6), (1e-4, 1e-5)
 

@@ -45,15 +45,13 @@ class Table:
         return {"text/html": self.html, "text/plain": self.alt}
 
 
-def cell(
-    *lines: str, columns: int = 1, color: Color | None = None, align: str = "center", bold: bool = False
-) -> str:  # fmt: skip
+def cell(*lines: str, columns: int = 1, color: Color | None = None, align: str = "center", bold: bool = False) -> str:
     """Return a cell over some columns: its first line, and smaller lines below it. Without a color it has no border."""
-    style = f"{CELL};text-align:{align};" + (
-        f"background:{color.fill};color:{INK};border:1px solid {color.line}"
-        if color
-        else f"background:{CARD};color:{MUTED};border:none"
-    )
+    if color:
+        colors = f"background:{color.fill};color:{INK};border:1px solid {color.line}"
+    else:
+        colors = f"background:{CARD};color:{MUTED};border:none"
+    style = f"{CELL};text-align:{align};{colors}"
     first, *others = map(escape, lines or ("",))
     shown = [f"<b>{first}</b>" if bold else first, *(f'<span style="font-size:12px">{line}</span>' for line in others)]
     width = f' colspan="{columns}"' if columns > 1 else ""
