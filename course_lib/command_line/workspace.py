@@ -52,8 +52,9 @@ def run(
         seconds = time.perf_counter() - started
         took = tr("up to date") if fresh else tr("{seconds:.0f} s", seconds=seconds)
         print(f"{selected.number} {tr(selected.title)}: {took}; {', '.join(names)}", flush=True)
-    message = mark("Next: `make lab` opens the notebooks; the products are under {folder}")
-    print(tr(message, folder=os.path.relpath(workspace.root())))
+    if chapter == "all":
+        message = mark("Next: `make lab` opens the notebooks; the products are under {folder}")
+        print(tr(message, folder=os.path.relpath(workspace.root())))
 
 
 def cache_pack(target: Annotated[Path, output("path of the archive, a zip file"), Note.PRODUCT]) -> None:
