@@ -76,11 +76,11 @@ def _started(arguments: list[str] | None) -> int:
     from course_lib.settings import profiles
 
     try:
-        # The table of verbs is in the reader's language.
+        # The table of commands is in the reader's language.
         words.require_language()
     except CourseError as error:
         return _report(str(error), error.exit_code)
-    from course_lib.command_line import verbs  # noqa: F401
+    from course_lib.command_line import command_table  # noqa: F401
 
     profiles.make_absolute()
     # If the terminal encoding cannot represent Japanese, print ? instead of raising an error.
@@ -95,14 +95,14 @@ def _main(arguments: list[str] | None) -> int:
     """Run a command and return its exit code."""
     import typer
 
-    from course_lib.command_line import verbs
+    from course_lib.command_line import command_table
     from course_lib.errors import CourseError
     from course_lib.language.words import tr
 
     # UsageError, which Typer before 0.29, such as Colab's, does not export.
     usage_error: Any = typer.BadParameter.__base__
     try:
-        code = verbs.app(arguments, prog_name="course", standalone_mode=False)
+        code = command_table.app(arguments, prog_name="course", standalone_mode=False)
         sys.stdout.flush()
         # Typer returns this code on Ctrl-C.
         if code == 128 + signal.SIGINT:

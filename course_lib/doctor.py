@@ -18,7 +18,7 @@ from course_lib import __version__
 from course_lib.errors import one_line
 from course_lib.files import human_size
 from course_lib.language.columns import padded
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.parallel import default_workers
 from course_lib.paths import root
 
@@ -149,27 +149,27 @@ def _memory() -> tuple[bool, str]:
 
 # Each part, its check, what fails or is skipped without it, and how to get it.
 PARTS: tuple[tuple[str, Callable[[], tuple[bool | None, str]], str, str], ...] = (
-    (mark("System"), _system,
-     mark("chapters 1–6 may run; chapter 7, too, without the Triton server where pip has none"),
-     mark("docs/systems.md says what is known of this system")),
+    (tr_noop("System"), _system,
+     tr_noop("chapters 1–6 may run; chapter 7, too, without the Triton server where pip has none"),
+     tr_noop("docs/systems.md says what is known of this system")),
     ("Python", lambda: (sys.version_info >= (3, 11), platform.python_version()),
-     mark("nothing runs"), mark("install Python 3.11 or later")),
-    ("torch", _torch, mark("chapters 4–7"), "pip install torch==2.13.0"),
+     tr_noop("nothing runs"), tr_noop("install Python 3.11 or later")),
+    ("torch", _torch, tr_noop("chapters 4–7"), "pip install torch==2.13.0"),
     ("DeepSpeed", partial(_package, "deepspeed"),
-     mark("ZeRO training in chapters 4–6"), "pip install deepspeed==0.19.8"),
-    (mark("C++ compiler"), _compiler,
-     mark("offload of the optimizer: DeepSpeed compiles an extension at first use"),
+     tr_noop("ZeRO training in chapters 4–6"), "pip install deepspeed==0.19.8"),
+    (tr_noop("C++ compiler"), _compiler,
+     tr_noop("offload of the optimizer: DeepSpeed compiles an extension at first use"),
      "apt-get install g++; pip install ninja"),
     ("MeCab + jumandic", _mecab,
-     mark("segmentation, and so everything after chapter 1"), "pip install fugashi jumandic"),
+     tr_noop("segmentation, and so everything after chapter 1"), "pip install fugashi jumandic"),
     ("Juman++", _jumanpp,
-     mark("the course uses MeCab, its default segmenter; the notebook skips the comparison with Juman++"),
-     mark("build the official release with its model (github.com/ku-nlp/jumanpp, Releases), put jumanpp on PATH")),
-    (mark("Triton server"), partial(_package, "nvidia-pytriton", absent=None),
-     mark("chapter 7 answers requests inside the Python process, without a server"),
-     mark("pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64)")),
-    (mark("Japanese font"), partial(_package, "matplotlib-fontja"),
-     mark("figures show boxes instead of Japanese characters"), "pip install matplotlib-fontja"),
-    (mark("Disk"), _disk, mark("tiny needs 1 GB, xl 500 GB"), mark("free some space")),
-    (mark("Memory"), _memory, mark("tiny needs 3 GB free"), mark("close other programs")),
+     tr_noop("the course uses MeCab, its default segmenter; the notebook skips the comparison with Juman++"),
+     tr_noop("build the official release with its model (github.com/ku-nlp/jumanpp, Releases), put jumanpp on PATH")),
+    (tr_noop("Triton server"), partial(_package, "nvidia-pytriton", absent=None),
+     tr_noop("chapter 7 answers requests inside the Python process, without a server"),
+     tr_noop("pip install --no-deps nvidia-pytriton==0.7.0 (Linux x86-64)")),
+    (tr_noop("Japanese font"), partial(_package, "matplotlib-fontja"),
+     tr_noop("figures show boxes instead of Japanese characters"), "pip install matplotlib-fontja"),
+    (tr_noop("Disk"), _disk, tr_noop("tiny needs 1 GB, xl 500 GB"), tr_noop("free some space")),
+    (tr_noop("Memory"), _memory, tr_noop("tiny needs 3 GB free"), tr_noop("close other programs")),
 )  # fmt: skip

@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from course_lib import unmarked
 from course_lib.errors import CourseError, UsageError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -483,7 +483,7 @@ def require_product(folder: Path, target: Path) -> None:
     """Raise UsageError, which names `target`, if a folder has a file that the course did not write."""
     others = sorted(not_ours(folder), key=lambda name: (name.endswith("/"), name)) if folder.is_dir() else []
     if others:
-        message = mark(
+        message = tr_noop(
             "-o {target}: the folder holds other files: {name}; allowed: a new name, or a product to replace"
         )
         raise UsageError(tr(message, target=target, name=others[0]))

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from course_lib.errors import CourseError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 # signals that `course` turns into an exception so that it can clean up
 TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
@@ -59,7 +59,7 @@ def _in_processes(function: Callable[[Item], Result], items: Iterable[Item], wor
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        message = mark("a worker process ended before its work was done: memory? Try smaller --workers")
+        message = tr_noop("a worker process ended before its work was done: memory? Try smaller --workers")
         raise CourseError(tr(message)) from None
     finally:
         pool.shutdown(cancel_futures=True)

@@ -20,7 +20,7 @@ import psutil
 import pytest
 import typer
 from course_lib import __version__, cli, paths
-from course_lib.command_line import verbs
+from course_lib.command_line import command_table
 from course_lib.command_line.command import command
 from course_lib.command_line.from_options import notes, settings_class, settings_parameter
 from course_lib.command_line.options import Note, Prompts
@@ -36,7 +36,7 @@ from tests.waiting import LIMIT, until
 
 COMMAND = [sys.executable, "-m", "course_lib.cli"]
 HEAVY = {"torch", "transformers", "deepspeed", "matplotlib", "tokenizers", "sentencepiece", "nbformat"}
-VERBS = {words: verb.function() for words, verb in verbs.VERBS.items()}
+COMMANDS = {words: command.function() for words, command in command_table.COMMANDS.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
     assert sum(os.times()[2:4]) - started < 0.6
     modules = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert {name.split(".")[0] for name in modules} & (HEAVY | {"pydantic", "numpy"}) == set()
-    # The modules of the verbs are named in the table, and not run.
+    # The modules of the commands are named in the table, and not run.
     light = {"cli", "command_line", "errors", "language", "language.words", "settings", "settings.profiles"}
     ours = {name.removeprefix("course_lib.") for name in modules if name.startswith("course_lib.")}
     assert {name for name in ours if not name.startswith("command_line.")} <= light
@@ -80,14 +80,14 @@ def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
 def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = course("--help").stdout.splitlines()
-    for name, listed in verbs.app.commands.items():
+    for name, listed in command_table.app.commands.items():
         assert f"  {name:<12}  {listed.help}" in lines
     assert lines.index("Corpus:") < lines.index("Serving:") < lines.index("For authors of the course:")
 
 
-@pytest.mark.parametrize("words", VERBS)
+@pytest.mark.parametrize("words", COMMANDS)
 def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str], words: str) -> None:
-    function = VERBS[words]
+    function = COMMANDS[words]
     assert cli._main([*words.split(), "-h"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: course {words} ") and "--quiet" in shown and "--profile" in shown
@@ -99,8 +99,8 @@ def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str],
 
 
 def parameters(words: str) -> Iterator[tuple[inspect.Parameter, Any]]:
-    """The parameters of a verb with their typer.Option or typer.Argument, without those that come from a class."""
-    function = VERBS[words]
+    """The parameters of a command with their typer.Option or typer.Argument, without those that come from a class."""
+    function = COMMANDS[words]
     chosen = settings_parameter(function)
     for parameter in inspect.signature(function).parameters.values():
         if chosen is None or parameter.name != chosen.name:
@@ -108,7 +108,7 @@ def parameters(words: str) -> Iterator[tuple[inspect.Parameter, Any]]:
             yield parameter, info
 
 
-@pytest.mark.parametrize("words", VERBS)
+@pytest.mark.parametrize("words", COMMANDS)
 def test_what_an_option_does_is_what_its_help_says(words: str) -> None:
     for parameter, info in parameters(words):
         about = notes(parameter)
@@ -154,22 +154,22 @@ def test_prompts_from_standard_input_and_limits(
         texts = list(prompts) * times
         return Shown(texts, " ".join(texts), failure="bad" if "雪" in prompts else "")
 
-    verb = command("echo", echo, "Echo")
+    echoed = command("echo", echo, "Echo")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨\n".encode())))
-    verb(["風", "-", "--times", "2"], standalone_mode=False)
+    echoed(["風", "-", "--times", "2"], standalone_mode=False)
     assert capsys.readouterr().out == "風 雨 風 雨\n"
     # A line break of another system at the end is none of the prompt, either.
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨\r\n".encode())))
-    verb(["風", "-"], standalone_mode=False)
+    echoed(["風", "-"], standalone_mode=False)
     assert capsys.readouterr().out == "風 雨\n"
     with pytest.raises(CourseError, match="bad"):
-        verb(["雪", "--json"], standalone_mode=False)
+        echoed(["雪", "--json"], standalone_mode=False)
     assert json.loads(capsys.readouterr().out) == ["雪"]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("雨".encode("cp932"))))
     with pytest.raises(CourseError, match="standard input: not UTF-8"):
-        verb(["-"], standalone_mode=False)
+        echoed(["-"], standalone_mode=False)
     with pytest.raises(typer.BadParameter):
-        verb(["雨", "--times", "0"], standalone_mode=False)
+        echoed(["雨", "--times", "0"], standalone_mode=False)
 
 
 def test_texts_to_check_from_standard_input(elsewhere: Path) -> None:
@@ -383,7 +383,7 @@ def test_a_signal_amid_work_leaves_the_earlier_product_and_one_line(
     assert {path.name for path in elsewhere.iterdir()} == {"in.jsonl", "out.txt"}
 
 
-# Stops at the first import of the table of verbs, and sends a signal there.
+# Stops at the first import of the table of commands, and sends a signal there.
 AMID_IMPORTS = """
 import builtins, os, signal, sys
 before = builtins.__import__

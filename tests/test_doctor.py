@@ -86,7 +86,7 @@ def test_the_system_is_named(
 
 
 def test_a_machine_without_gpu_is_examined_without_torch() -> None:
-    """Its import takes most of the two seconds that the verb may take."""
+    """Its import takes most of the two seconds that the command may take."""
     code = "import sys; from course_lib import doctor; doctor.GPUS = (); doctor.examine(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

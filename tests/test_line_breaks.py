@@ -1,4 +1,4 @@
-"""Line breaks: what ends a line of a file, what breaks a line of a text, and that all verbs agree."""
+"""Line breaks: what ends a line of a file, what breaks a line of a text, and that all commands agree."""
 
 import io
 import json

@@ -233,7 +233,7 @@ def test_linux_exchanges_in_one_step(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "other").exists() and (tmp_path / "other" / "one").exists()
 
 
-# 3: -o and what a verb reads
+# 3: -o and what a command reads
 
 
 @pytest.fixture
@@ -286,16 +286,16 @@ def test_standard_input_may_be_the_file_that_the_product_would_replace(place: Pa
         assert subprocess.run([*words, "new.txt"], stdin=text, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("verb", ["webtext", "wikipedia"])
+@pytest.mark.parametrize("command", ["webtext", "wikipedia"])
 def test_the_report_next_to_a_product_replaces_no_input(
-    verb: str, place: Path, capsys: pytest.CaptureFixture[str]
+    command: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("o.jsonl.report.json").symlink_to("a.txt")
     Path("p.jsonl.report.json").write_text("words\n")
     Path("q.jsonl.report.json").mkdir()
     before = everything(place)
     for words in ("a.txt -o o.jsonl", "a.txt p.jsonl.report.json -o p.jsonl", "a.txt -o q.jsonl"):
-        assert cli._main(["corpus", verb, *words.split()]) == 2
+        assert cli._main(["corpus", command, *words.split()]) == 2
         assert ".report.json" in capsys.readouterr().err and everything(place) == before
 
 

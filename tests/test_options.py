@@ -1,10 +1,10 @@
-"""Which settings a verb takes: the defaults that its help shows, -c, a profile by name, --set, options."""
+"""Which settings a command takes: the defaults that its help shows, -c, a profile by name, --set, options."""
 
 from pathlib import Path
 
 import pytest
 from course_lib import cli
-from course_lib.command_line import from_options, runs, train, verbs
+from course_lib.command_line import command_table, from_options, runs, train
 from course_lib.errors import UsageError
 from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config, profiles
@@ -28,12 +28,12 @@ SECTIONS = {
 }
 
 
-@pytest.mark.parametrize("words", verbs.VERBS)
+@pytest.mark.parametrize("words", command_table.COMMANDS)
 def test_a_verb_takes_the_defaults_of_its_help_whatever_the_profile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     monkeypatch.setenv("COURSE_PROFILE", "xl")
-    parameter = from_options.settings_parameter(verbs.VERBS[words].function())
+    parameter = from_options.settings_parameter(command_table.COMMANDS[words].function())
     if parameter is None:
         assert words not in SECTIONS
         return
@@ -67,7 +67,7 @@ def test_a_file_comes_before_a_profile_of_its_name_and_a_folder_does_not() -> No
     assert config.load(PretrainConfig, "gpt2-tiny.yaml").model.vocab_size == 1280
     with pytest.raises(UsageError, match="no such config"):
         from_options.settings(BpeConfig, BPE_SECTION, Path("absent/xl.yaml"))
-    with pytest.raises(UsageError, match="a profile has no settings of this verb"):
+    with pytest.raises(UsageError, match="a profile has no settings of this command"):
         from_options.settings(BpeConfig, None, Path("tiny"))
 
 
@@ -128,13 +128,13 @@ def test_the_verb_itself_trains_what_its_help_says(capsys: pytest.CaptureFixture
         assert f"course: vocab_size: {size} is more than" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("kind", "verb"), [("gptsan", "gptsan train"), ("prefix", "prefix train")])
-def test_options_of_export_are_those_of_the_kind(kind: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("kind", "command"), [("gptsan", "gptsan train"), ("prefix", "prefix train")])
+def test_options_of_export_are_those_of_the_kind(kind: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("run").mkdir()
     Path("run/config.yaml").write_text(f"kind: {kind}\n")
     for option, value in (("--dtype", "fp16"), ("--license", "mit")):
         assert cli._main(["export", "run", "-o", "out", option, value]) == 2
-        said = f"course: {option}: not allowed for a run of `course {verb}`; allowed: --step\n"
+        said = f"course: {option}: not allowed for a run of `course {command}`; allowed: --step\n"
         assert capsys.readouterr().err == said
     Path("run/config.yaml").write_text("kind: pretrain\n")
     assert cli._main(["export", "run", "-o", "out", "--dtype", "fp16"]) == 1

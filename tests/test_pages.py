@@ -1,4 +1,4 @@
-"""README, guides, docs and notebooks: links lead somewhere, commands are verbs of `course`; what is installed is pinned."""
+"""README, guides, docs and notebooks: links lead somewhere, every command is one of `course`; what is installed is pinned."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from course_lib import paths
-from course_lib.command_line import verbs
+from course_lib.command_line import command_table
 
 from course_authors.notebooks import ABSOLUTE
 
@@ -64,7 +64,7 @@ def test_absolute_links_are_checked() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_named_verbs_exist(page: Path) -> None:
-    known = set(verbs.app.commands)
+    known = set(command_table.app.commands)
     lines = re.findall(r"^ {4}(?:\S+/|srun .*)?course ([a-z].*)$", page.read_text(encoding="utf8"), re.M)
     named = {shlex.split(line.partition("#")[0])[0] for line in lines if line.partition("#")[0].count("'") % 2 == 0}
     assert named <= known

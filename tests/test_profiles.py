@@ -101,5 +101,5 @@ def test_a_verb_takes_an_own_profile_by_its_path(
     chosen = from_options.settings(BpeConfig, BPE_SECTION, Path("mine/small.yaml"), None)
     assert (chosen.vocab_size, chosen.limit_alphabet) == (300, 4000)
     assert "vocab_size=300" in capsys.readouterr().err
-    Path("verb.yaml").write_text("vocab_size: 700\n")
-    assert from_options.settings(BpeConfig, BPE_SECTION, Path("verb.yaml"), None) == BpeConfig(vocab_size=700)
+    Path("command.yaml").write_text("vocab_size: 700\n")
+    assert from_options.settings(BpeConfig, BPE_SECTION, Path("command.yaml"), None) == BpeConfig(vocab_size=700)

@@ -8,7 +8,7 @@ from typing import Any
 from course_lib.checkpoints import deepspeed_shards, state_files
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.state_files import WEIGHT, TrainingState
-from course_lib.language.words import mark
+from course_lib.language.words import tr_noop
 
 
 @dataclass(frozen=True)
@@ -42,4 +42,4 @@ def read_weights(checkpoint: Path) -> Weights:
     for name, first in state.shared.items():
         if first in tensors:
             tensors[name] = tensors[first]
-    return Weights(tensors, mark("fp32 master weights") if state.masters else f"{state.dtype} weights", state.dtype)
+    return Weights(tensors, tr_noop("fp32 master weights") if state.masters else f"{state.dtype} weights", state.dtype)

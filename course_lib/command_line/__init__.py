@@ -1,1 +1,1 @@
-"""The verbs of `course`."""
+"""The commands of `course`."""

@@ -1,4 +1,4 @@
-"""The verbs for authors. Their code is beside the docs, which only a checkout has."""
+"""The commands for authors. Their code is beside the docs, which only a checkout has."""
 
 import sys
 

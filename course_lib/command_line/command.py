@@ -1,6 +1,6 @@
-"""A command made from a verb: a plain function, whose annotations are Typer's options and arguments (options.py).
+"""A Typer command made from a plain function, whose annotations are options and arguments (options.py).
 
-A command adds --quiet, --profile and, if the verb returns something, --json. Where a parameter has the note FromOptions
+It adds --quiet, --profile and, if the function returns something, --json. Where a parameter has the note FromOptions
 it adds -c, --set and the options of the settings class (from_options.py). It checks that -o is none of the inputs, puts
 standard input where "-" stands, calls the function and prints what it returns (output.py).
 """
@@ -30,9 +30,9 @@ Parameters = dict[str, inspect.Parameter]
 
 
 def command(name: str, function: Callable[..., Any], help: str) -> Any:
-    """Return the command that calls a verb. --help shows `help` and its docstring after the first paragraph."""
-    verb = inspect.signature(function)
-    own: Parameters = dict(verb.parameters)
+    """Return the command that calls a function. --help shows `help` and its docstring after the first paragraph."""
+    signature = inspect.signature(function)
+    own: Parameters = dict(signature.parameters)
     product = next((key for key, parameter in own.items() if Note.PRODUCT in notes(parameter)), None)
 
     # The parameter with settings is replaced by the options that choose them.
@@ -43,7 +43,7 @@ def command(name: str, function: Callable[..., Any], help: str) -> Any:
         del own[chosen.name]
         of_settings = from_options.options(chosen)
         added |= {"config": _keyword("config", Config, None), "overrides": _keyword("overrides", Overrides, None)}
-    if verb.return_annotation is not None:
+    if signature.return_annotation is not None:
         added["as_json"] = _keyword("as_json", Json, False)
     added |= {"quiet": _keyword("quiet", Quiet, False), "profile": _keyword("profile", Profile, None)}
 
@@ -56,7 +56,7 @@ def command(name: str, function: Callable[..., Any], help: str) -> Any:
                     chosen.cls, chosen.note.section, given["config"], given["overrides"], changes
                 )
             target = values[product] if product else None
-            _require_no_input(target, given | values, verb.parameters | added)
+            _require_no_input(target, given | values, signature.parameters | added)
             with _standard_input(values, own):
                 result = function(**values)
             output.show(result, target, given.get("as_json", False))
@@ -96,7 +96,7 @@ def environment(profile: str | None, quiet: bool = False) -> Iterator[None]:
 
 
 def _require_no_input(target: object, values: Values, parameters: Parameters) -> None:
-    """Raise UsageError if -o is one of the files or folders that the verb reads, holds one, or is inside one."""
+    """Raise UsageError if -o is one of the files or folders that the command reads, holds one, or is inside one."""
     if not isinstance(target, Path) or target == files.STANDARD_OUTPUT:
         return
     for name, parameter in parameters.items():

@@ -1,4 +1,4 @@
-"""Verbs that turn dumps into text, words, tokenizers and tokens."""
+"""Commands that turn dumps into text, words, tokenizers and tokens."""
 
 import os
 import sys
@@ -24,14 +24,14 @@ from course_lib.corpus.config import (
 from course_lib.errors import UsageError
 from course_lib.files import STANDARD_OUTPUT, require_other, require_replaceable
 from course_lib.japanese.config import SEGMENT_SECTION, SegmentConfig
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.scale.config import Engine, ScaleConfig
 from course_lib.subword.config import BPE_SECTION, UNIGRAM_SECTION, BpeConfig, UnigramConfig
 
 if TYPE_CHECKING:
     from course_lib.corpus.report import CorpusReport
 
-# Arguments of several verbs.
+# Arguments of several commands.
 Corpus = Annotated[
     list[Path],
     Argument(metavar="SOURCE", help="segmented .txt lines, or .jsonl documents; - reads standard input", parser=path),
@@ -114,7 +114,7 @@ def quality(
     shown = {
         f"{n} % of these score less than": round(ordered[len(ordered) * n // 100], 2) for n in (10, 25, 50, 75, 90)
     }
-    # Only now can nothing fail any more: a verb that fails leaves the earlier product.
+    # Only now can nothing fail any more: a command that fails leaves the earlier product.
     save_quality(quality, target)
     return {"wanted": len(texts), "unwanted": len(others), **shown}
 
@@ -212,9 +212,9 @@ def unigram(
 
 
 def _entries(counts: dict[str, int], target: Path) -> Shown:
-    message, lines = mark("{entries} entries → {output}"), counts.get("lines left out")
+    message, lines = tr_noop("{entries} entries → {output}"), counts.get("lines left out")
     if lines:
-        message = mark("{entries} entries, {lines} lines over max_sentence_length left out → {output}")
+        message = tr_noop("{entries} entries, {lines} lines over max_sentence_length left out → {output}")
     return Shown(counts, tr(message, entries=counts["vocabulary"], lines=lines, output=target))
 
 
@@ -253,7 +253,7 @@ def tokens(
     else:
         found = {each: (indexed.repair if repair else indexed.summarize)(each) for each in tokens}
     rows: list[dict[str, Any]] = [{"prefix": str(path)} | asdict(each) for path, each in found.items()]
-    line = mark("{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens")
+    line = tr_noop("{prefix}: {sequences:,} sequences, {documents:,} documents, {tokens:,} tokens")
     lines = [tr(line, **row) + (f"\n  {row['explanation']}" if row["explanation"] else "") for row in rows]
     if len(rows) > 1:
         numbers = ("sequences", "documents", "tokens")

@@ -1,6 +1,6 @@
 """Settings from the command line: `settings: Annotated[SegmentConfig, FromOptions(SEGMENT_SECTION)]`.
 
-The verb then has -c, --set and an option for each single value of the class, and gets the settings that they choose.
+The command then has -c, --set and an option for each single value of the class, and gets the settings that they choose.
 """
 
 import dataclasses
@@ -26,19 +26,19 @@ class FromOptions:
 
     # The section of a profile with these settings, which `-c PROFILE` selects; None: no profile has them.
     section: config.Section[Any] | None = None
-    # Fields that get no option, because an option of the verb has their name.
+    # Fields that get no option, because an option of the command has their name.
     without: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Lists:
-    """Note of the parameter `config` of a verb that reads a settings file itself: --help lists this class."""
+    """Note of the parameter `config` of a command that reads a settings file itself: --help lists this class."""
 
     cls: type
 
 
 class SettingsParameter(NamedTuple):
-    """A parameter of a verb with settings: its name, their class, and its note."""
+    """A parameter of a command with settings: its name, their class, and its note."""
 
     name: str
     cls: type
@@ -46,7 +46,7 @@ class SettingsParameter(NamedTuple):
 
 
 def settings_parameter(function: Callable[..., Any]) -> SettingsParameter | None:
-    """Return the parameter of a verb that has settings from options, or None if it has none."""
+    """Return the parameter of a command that has settings from options, or None if it has none."""
     for parameter in inspect.signature(function).parameters.values():
         for note in notes(parameter):
             if isinstance(note, FromOptions):
@@ -55,7 +55,7 @@ def settings_parameter(function: Callable[..., Any]) -> SettingsParameter | None
 
 
 def settings_class(function: Callable[..., Any]) -> type | None:
-    """Return the class of the settings that --help of a verb lists, or None if it has no settings."""
+    """Return the class of the settings that --help of a command lists, or None if it has no settings."""
     if found := settings_parameter(function):
         return found.cls
     for parameter in inspect.signature(function).parameters.values():
@@ -104,14 +104,14 @@ def settings(
     overrides: Sequence[str] | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Return the settings of a verb, and print those that differ from the defaults if profiles have them.
+    """Return the settings of a command, and print those that differ from the defaults if profiles have them.
 
     `file` is the YAML file or profile that -c names. Without it, the defaults hold whatever the current profile, which
     is for the course products. --set (`overrides`) is applied to them, then options (`changes`).
     """
     if profile := profiles.profile_of_option(file):
         if section is None:
-            raise UsageError(f"-c {file}: a profile has no settings of this verb; allowed: a YAML file")
+            raise UsageError(f"-c {file}: a profile has no settings of this command; allowed: a YAML file")
         chosen = section.read(overrides or (), of=profile)
     elif file:
         chosen = config.load(cls, file, overrides or ())

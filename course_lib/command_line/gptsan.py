@@ -1,4 +1,4 @@
-"""Verbs for chapter 5: a GPTSAN's vocabulary, examples, extra stage and texts."""
+"""Commands for chapter 5: a GPTSAN's vocabulary, examples, extra stage and texts."""
 
 from pathlib import Path
 from typing import Annotated

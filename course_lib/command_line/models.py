@@ -1,4 +1,4 @@
-"""Verbs for models on disk: convert, publish and continue texts with them."""
+"""Commands for models on disk: convert, publish and continue texts with them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

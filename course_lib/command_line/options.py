@@ -1,7 +1,8 @@
-"""What an option or argument means in every verb that has it: its name, help, limits and how its text is read.
+"""What an option or argument means in every command that has it: its name, help, limits and how its text is read.
 
-A verb annotates its parameters with these, or with typer.Option and typer.Argument for what it alone has. Notes beside
-them, such as PRODUCT, tell command.py what to do with the value before and after the verb runs.
+The function of a command annotates its parameters with these, or with typer.Option and typer.Argument for what it
+alone has. Notes beside them, such as PRODUCT, tell command.py what to do with the value before and after the command
+runs.
 """
 
 from collections.abc import Callable
@@ -19,11 +20,11 @@ from course_lib.parallel import default_workers
 class Note(Enum):
     """What a value is for, beside its type and help."""
 
-    # The path of -o. No verb writes over what it reads: no input may be this path, hold it or be inside it.
+    # The path of -o. No command writes over what it reads: no input may be this path, hold it or be inside it.
     PRODUCT = auto()
     # The file of -c. It may be in the folder that is replaced, but not be the product itself.
     CONFIG = auto()
-    # A text that may name a file that the verb reads, also as NAME=FILE. All paths are read anyway.
+    # A text that may name a file that the command reads, also as NAME=FILE. All paths are read anyway.
     NAMES_FILE = auto()
     # Paths: - stands for standard input, and becomes a file with a copy of it.
     INPUT_FILE = auto()
@@ -98,7 +99,7 @@ Workers = Annotated[
     typer.Option("--workers", min=1, max=MOST_WORKERS, help="processes; default: the cores of this machine"),
 ]
 
-# What command.py adds to every verb; --json to those that return something.
+# What command.py adds to every command; --json to those that return something.
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 Quiet = Annotated[
     bool, typer.Option("-q", "--quiet", help="print no progress and no messages, only results and errors")

@@ -1,7 +1,7 @@
-"""What verbs print: the result of their function as text, or as JSON with --json.
+"""What commands print: the result of their function as text, or as JSON with --json.
 
 The text of a result is what its method `summary` returns, or else str. Several results are several lines. A result
-whose property `failure` is not empty ends the verb with that message and exit code 1.
+whose property `failure` is not empty ends the command with that message and exit code 1.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class Shown:
 
 
 def show(result: Any, target: Path | None = None, as_json: bool = False) -> None:
-    """Print the result of a verb. It goes to standard error if the product is on standard output."""
+    """Print the result of a command. It goes to standard error if the product is on standard output."""
     stream = sys.stderr if target == STANDARD_OUTPUT else sys.stdout
     if as_json:
         print(json.dumps(plain(result), ensure_ascii=False, indent=1), file=stream)

@@ -1,4 +1,4 @@
-"""Verbs for chapter 6: prefixes of a frozen model."""
+"""Commands for chapter 6: prefixes of a frozen model."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -14,15 +14,15 @@ from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size
 from course_lib.language.columns import padded
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.settings import profiles
 
 # Units of time: how many are in an hour, how they are written, and from how many on the next unit is used.
 UNITS = (
-    (3600, mark("{number} s"), 90),
-    (60, mark("{number} min"), 90),
-    (1, mark("{number} h"), 48),
-    (1 / 24, mark("{number} days"), inf),
+    (3600, tr_noop("{number} s"), 90),
+    (60, tr_noop("{number} min"), 90),
+    (1, tr_noop("{number} h"), 48),
+    (1 / 24, tr_noop("{number} days"), inf),
 )
 # GPTSAN's settings for texts with a large vocabulary, in a profile that extends `tiny`.
 GPTSAN_OF_TEXTS = """\
@@ -52,7 +52,7 @@ def show(
         chapter, _, inner = section.partition(".")
         nested.setdefault(chapter, {})[inner] = values
     lines.append(
-        yaml_values.dump(nested) + tr("# All other settings are the defaults that `course VERB --help` lists.")
+        yaml_values.dump(nested) + tr("# All other settings are the defaults that `course COMMAND --help` lists.")
     )
     lines.append("\n" + (tr("downloads:") if downloads else tr("downloads: none")))
     for each in downloads:
@@ -118,12 +118,12 @@ def new(
     profile, short = folder / f"{name}.yaml", sum(length < shortest for length in lengths)
     if given:
         sizes = {"documents": len(lengths), "characters": sum(lengths), "short": short}
-        message = mark("{profile}: {documents:,} documents, {characters:,} characters")
-        too_short = mark("; {short:,} of them too short, see filters.min_chars there")
+        message = tr_noop("{profile}: {documents:,} documents, {characters:,} characters")
+        too_short = tr_noop("; {short:,} of them too short, see filters.min_chars there")
         print(tr(message, profile=profile, **sizes) + (tr(too_short, **sizes) if short else ""))
     else:
         print(tr("{profile}: put .txt or .jsonl files into {folder}", profile=profile, folder=folder / "texts"))
-    message = mark("Next: export COURSE_PROFILE={path}; course profile show; course run all")
+    message = tr_noop("Next: export COURSE_PROFILE={path}; course profile show; course run all")
     print(tr(message, path=shlex.quote(str(profile.absolute()))))
 
 

@@ -100,7 +100,7 @@ def export(
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if not isinstance(settings, PretrainConfig):
-            raise UsageError(f"--{name}: not allowed for a run of `course {kind.verb}`; allowed: --step")
+            raise UsageError(f"--{name}: not allowed for a run of `course {kind.command}`; allowed: --step")
     return kind(train.in_folder(settings, run)).export(target, step, **given)
 
 

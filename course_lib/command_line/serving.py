@@ -1,4 +1,4 @@
-"""Verbs for chapter 7: FasterTransformer folders, a Triton server and its client, CTranslate2, GGUF."""
+"""Commands for chapter 7: FasterTransformer folders, a Triton server and its client, CTranslate2, GGUF."""
 
 import os
 from dataclasses import replace
@@ -15,10 +15,10 @@ from course_lib.command_line.options import Note, Output, Prompts, output, path
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.config import GenerateConfig
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.serving.config import AskConfig, Quantization
 
-# Arguments of several verbs.
+# Arguments of several commands.
 Model = Annotated[Path, Argument(metavar="MODEL", help="Hugging Face folder of a GPT-NeoX or GPT-2", parser=path)]
 FtFolder = Annotated[
     Path,
@@ -200,7 +200,7 @@ def serve(
 
     if target:
         written = repository.write(folder, target, backend, weights, instances, queue)
-        message = mark("Triton model {name!r} for backend {backend} → {folder}")
+        message = tr_noop("Triton model {name!r} for backend {backend} → {folder}")
         return tr(message, name=written.name, backend=backend, folder=written)
     if backend != "python" or weights:
         raise UsageError("--backend, --weights: need -o OUT; without -o, FOLDER itself is served")

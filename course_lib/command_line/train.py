@@ -1,4 +1,4 @@
-"""The three training verbs, and what a verb for another kind of run takes from them."""
+"""The three training commands, and what a command for another kind of run takes from them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ from course_lib.training.run_dir import MODEL
 if TYPE_CHECKING:
     from course_lib.training.run import Run
 
-# Options of every training verb.
+# Options of every training command.
 RunFolder = Annotated[Path | None, output_option("folder of the run; overrides engine.output_dir"), Note.PRODUCT]
 Resume = Annotated[bool, Option("--resume", help="continue from the last complete checkpoint")]
 PrintSbatch = Annotated[bool, Option("--print-sbatch", help="print a Slurm script for this run, and do not start it")]

@@ -2,20 +2,20 @@
 
 import re
 
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 # The sentences of typer/_click (0.26 to 0.29) that a user of `course` can meet. A longer form is before its beginning.
 SENTENCES = (
-    mark("No such option: {name} (Possible options: {others})"),
-    mark("No such option: {name}"),
-    mark("No such command {name}. Did you mean {others}?"),
-    mark("No such command {name}."),
-    mark("Missing argument {name}."),
-    mark("Missing option {name}."),
-    mark("Option {name} requires an argument."),
-    mark("Option {name} does not take a value."),
-    mark("Got unexpected extra argument(s) ({words})"),
-    mark("Invalid value for {name}: {reason}"),
+    tr_noop("No such option: {name} (Possible options: {others})"),
+    tr_noop("No such option: {name}"),
+    tr_noop("No such command {name}. Did you mean {others}?"),
+    tr_noop("No such command {name}."),
+    tr_noop("Missing argument {name}."),
+    tr_noop("Missing option {name}."),
+    tr_noop("Option {name} requires an argument."),
+    tr_noop("Option {name} does not take a value."),
+    tr_noop("Got unexpected extra argument(s) ({words})"),
+    tr_noop("Invalid value for {name}: {reason}"),
 )
 
 

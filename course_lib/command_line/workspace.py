@@ -16,13 +16,13 @@ from course_lib.command_line.profile import duration
 from course_lib.errors import UsageError
 from course_lib.files import human_size
 from course_lib.language.columns import aligned
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.settings import profiles
 from course_lib.workspace import archive, chapters, cleaning
 from course_lib.workspace import products as workspace
 
 # The states of products.
-STATES = (mark("fresh"), mark("stale"), mark("missing"))
+STATES = (tr_noop("fresh"), tr_noop("stale"), tr_noop("missing"))
 ChapterName = Annotated[str, Argument(metavar="CHAPTER", help="a chapter's number or name, or all")]
 
 
@@ -53,7 +53,7 @@ def run(
         took = tr("up to date") if fresh else tr("{seconds:.0f} s", seconds=seconds)
         print(f"{selected.number} {tr(selected.title)}: {took}; {', '.join(names)}", flush=True)
     if chapter == "all":
-        message = mark("Next: `make lab` opens the notebooks; the products are under {folder}")
+        message = tr_noop("Next: `make lab` opens the notebooks; the products are under {folder}")
         print(tr(message, folder=os.path.relpath(workspace.root())))
 
 
@@ -94,31 +94,31 @@ def status() -> object:
 
 # How products name what they count; their manifests keep the English.
 _COUNTED = (
-    mark("bits per character"),
-    mark("bytes"),
-    mark("characters"),
-    mark("documents"),
-    mark("documents in"),
-    mark("entries"),
-    mark("examples"),
-    mark("files"),
-    mark("frozen tensors"),
-    mark("held-out loss"),
-    mark("kept parameters"),
-    mark("layers"),
-    mark("lines"),
-    mark("lines left out"),
-    mark("new parameters"),
-    mark("out"),
-    mark("seed"),
-    mark("steps"),
-    mark("tasks"),
-    mark("texts"),
-    mark("tokens"),
-    mark("trained tensors"),
-    mark("unanalysed"),
-    mark("vocabulary"),
-    mark("words"),
+    tr_noop("bits per character"),
+    tr_noop("bytes"),
+    tr_noop("characters"),
+    tr_noop("documents"),
+    tr_noop("documents in"),
+    tr_noop("entries"),
+    tr_noop("examples"),
+    tr_noop("files"),
+    tr_noop("frozen tensors"),
+    tr_noop("held-out loss"),
+    tr_noop("kept parameters"),
+    tr_noop("layers"),
+    tr_noop("lines"),
+    tr_noop("lines left out"),
+    tr_noop("new parameters"),
+    tr_noop("out"),
+    tr_noop("seed"),
+    tr_noop("steps"),
+    tr_noop("tasks"),
+    tr_noop("texts"),
+    tr_noop("tokens"),
+    tr_noop("trained tensors"),
+    tr_noop("unanalysed"),
+    tr_noop("vocabulary"),
+    tr_noop("words"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Verbs of the small world."""
+"""Commands of the small world."""
 
 from itertools import chain
 from pathlib import Path
@@ -9,26 +9,27 @@ from typer import Argument, Option
 from course_lib.command_line.options import Note, TextOutput, path
 from course_lib.command_line.output import Shown
 from course_lib.language.columns import padded
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 # What `check` prints, for the translators: the rows of its table, and the names of facts and rules in the genres.
 # fmt: off
 NAMES = (
-    mark("texts"), mark("sentences"), mark("sentences of the world"), mark("without contradiction"),
-    mark("copied"), mark("longest copied span"), mark("contradictions"), mark("genres"), mark("who"),
-    mark("animal"), mark("pet"), mark("item"), mark("color"), mark("place"), mark("spot"), mark("helper"),
-    mark("gift"), mark("area"), mark("season"), mark("high"), mark("low"), mark("sky"), mark("later"),
-    mark("wind"), mark("force"), mark("dish"), mark("vegetable"), mark("meat"), mark("people"), mark("count"),
-    mark("grams"), mark("spoons"), mark("added"), mark("seasoning"), mark("shape"), mark("prepare"),
-    mark("minutes"), mark("total"), mark("liquid"), mark("cups"), mark("sport"), mark("venue"), mark("home"),
-    mark("away"), mark("winner"), mark("hero"), mark("weekday"), mark("friend"), mark("deed"), mark("meal"),
-    mark("next"), mark("fruit"), mark("more"), mark("genre"), mark("plot"), mark("pet and animal"),
-    mark("color and item"), mark("temperature and season"), mark("low and high"), mark("snow and cold"),
-    mark("change of sky"), mark("warning and wind"), mark("advice"), mark("way and dish"),
-    mark("vegetable and dish"), mark("grams and people"), mark("count and people"), mark("spoons and people"),
-    mark("cups and people"), mark("minutes and dish"), mark("sum of minutes"), mark("winner and teams"),
-    mark("points"), mark("deed and place"), mark("place and sky"), mark("rain"), mark("snow"), mark("mood"),
-    mark("sum"),
+    tr_noop("texts"), tr_noop("sentences"), tr_noop("sentences of the world"), tr_noop("without contradiction"),
+    tr_noop("copied"), tr_noop("longest copied span"), tr_noop("contradictions"), tr_noop("genres"), tr_noop("who"),
+    tr_noop("animal"), tr_noop("pet"), tr_noop("item"), tr_noop("color"), tr_noop("place"), tr_noop("spot"),
+    tr_noop("helper"), tr_noop("gift"), tr_noop("area"), tr_noop("season"), tr_noop("high"), tr_noop("low"),
+    tr_noop("sky"), tr_noop("later"), tr_noop("wind"), tr_noop("force"), tr_noop("dish"), tr_noop("vegetable"),
+    tr_noop("meat"), tr_noop("people"), tr_noop("count"), tr_noop("grams"), tr_noop("spoons"), tr_noop("added"),
+    tr_noop("seasoning"), tr_noop("shape"), tr_noop("prepare"), tr_noop("minutes"), tr_noop("total"),
+    tr_noop("liquid"), tr_noop("cups"), tr_noop("sport"), tr_noop("venue"), tr_noop("home"), tr_noop("away"),
+    tr_noop("winner"), tr_noop("hero"), tr_noop("weekday"), tr_noop("friend"), tr_noop("deed"), tr_noop("meal"),
+    tr_noop("next"), tr_noop("fruit"), tr_noop("more"), tr_noop("genre"), tr_noop("plot"), tr_noop("pet and animal"),
+    tr_noop("color and item"), tr_noop("temperature and season"), tr_noop("low and high"), tr_noop("snow and cold"),
+    tr_noop("change of sky"), tr_noop("warning and wind"), tr_noop("advice"), tr_noop("way and dish"),
+    tr_noop("vegetable and dish"), tr_noop("grams and people"), tr_noop("count and people"),
+    tr_noop("spoons and people"), tr_noop("cups and people"), tr_noop("minutes and dish"), tr_noop("sum of minutes"),
+    tr_noop("winner and teams"), tr_noop("points"), tr_noop("deed and place"), tr_noop("place and sky"),
+    tr_noop("rain"), tr_noop("snow"), tr_noop("mood"), tr_noop("sum"),
 )
 # fmt: on
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from course_lib.errors import UsageError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.plot import BLUE, GREEN, ORANGE, PLAIN, PURPLE, RED, Color
 from course_lib.notebooks.table import Table, cell
 
@@ -58,13 +58,13 @@ def banding(signatures: Mapping[str, Sequence[int]], bands: int) -> Table:
         rows.append(row)
 
     pairs = sorted({pair for members in buckets for names in members.values() for pair in combinations(names, 2)})
-    message = mark("{one}–{two}: {equal} of {values} values equal")
+    message = tr_noop("{one}–{two}: {equal} of {values} values equal")
     facts = []
     for one, two in pairs:
         equal = sum(a == b for a, b in zip(signatures[one], signatures[two], strict=True))
         facts.append(tr(message, one=one, two=two, equal=equal, values=lengths[0]))
     found = tr("candidate pairs: {pairs}", pairs="; ".join(facts) or tr("none"))
-    message = mark(
+    message = tr_noop(
         "Each of {documents} documents has a signature of {values} values. In each band, documents with equal "
         "values share a bucket, drawn in one color. Found {found}."
     )

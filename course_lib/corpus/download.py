@@ -22,7 +22,7 @@ from course_lib import __version__
 from course_lib.corpus.config import Dataset, DownloadConfig
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import CHUNK, OPENERS, human_size, read_json, write_json
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.progress import progress
 
 Result = TypeVar("Result")
@@ -96,11 +96,13 @@ def _complete(url: str, target: Path, settings: DownloadConfig, digest: str = ""
     except Timeout:
         raise CourseError(tr("{target}: another process is downloading it", target=target)) from None
     except OSError as error:
-        message = mark("{path}: {reason}; correct this, then run the same command again to resume")
+        message = tr_noop("{path}: {reason}; correct this, then run the same command again to resume")
         raise CourseError(tr(message, path=error.filename or target, reason=error.strerror or error)) from None
     how = tr("{algorithm} verified", algorithm="sha1")
     if not digest:
-        message = mark("no checksum is published for it: only the {kind} container's own integrity check was verified")
+        message = tr_noop(
+            "no checksum is published for it: only the {kind} container's own integrity check was verified"
+        )
         how = tr(message, kind=target.suffix[1:])
     if earlier:
         how = tr("already complete ({verified})", verified=how)

@@ -8,24 +8,24 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.corpus.banding import probability
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
 # Measured by tests/bench/quality.py: a part of the texts a line, bits per character by held-out text and seed.
 QUALITY = Path(__file__).with_name("quality.csv")
-PLAIN_TEXT = mark("plain text")
+PLAIN_TEXT = tr_noop("plain text")
 # What each count of an extraction contains.
 LABELS = {
-    "comments": mark("comments"),
-    "formulas": mark("formulas"),
-    "references": mark("references"),
-    "code": mark("code"),
-    "galleries": mark("galleries"),
-    "templates": mark("templates"),
-    "tables": mark("tables"),
-    "links": mark("links: brackets and targets"),
-    "markup": mark("tags, bold marks, character references"),
-    "sections and layout": mark("left-out sections, line layout"),
+    "comments": tr_noop("comments"),
+    "formulas": tr_noop("formulas"),
+    "references": tr_noop("references"),
+    "code": tr_noop("code"),
+    "galleries": tr_noop("galleries"),
+    "templates": tr_noop("templates"),
+    "tables": tr_noop("tables"),
+    "links": tr_noop("links: brackets and targets"),
+    "markup": tr_noop("tags, bold marks, character references"),
+    "sections and layout": tr_noop("left-out sections, line layout"),
 }
 
 

@@ -18,7 +18,7 @@ from course_lib.corpus.report import CorpusReport, write_report
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import inner_suffix, link_or_copy
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.parallel import default_workers
 from course_lib.paths import data, root
 from course_lib.settings import config, profiles
@@ -39,7 +39,7 @@ def own_files(sources: Sources) -> tuple[Path, ...]:
         files = [path] if path.is_file() else sorted(filter(Path.is_file, path.parent.glob(path.name)))
         matches = [file for file in files if not file.name.startswith(".")]
         if not matches:
-            message = mark("corpus.sources: files: {path} matches no file; put .txt or .jsonl files there")
+            message = tr_noop("corpus.sources: files: {path} matches no file; put .txt or .jsonl files there")
             raise UsageError(tr(message, path=path))
         for file in matches:
             require_text(file)

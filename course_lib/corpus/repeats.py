@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.corpus.dedup import Hashes
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 
@@ -37,7 +37,7 @@ Slice = tuple[Path, int, int]
 Signatures = Callable[[Positions], npt.NDArray[np.uint8]]
 
 
-def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str = mark("repeats")) -> Flags:
+def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str = tr_noop("repeats")) -> Flags:
     """Return which hashes in a file occur at an earlier position, [positions].
 
     A byte 0 in the file `kept` leaves a position out of the search.

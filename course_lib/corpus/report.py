@@ -11,7 +11,7 @@ import orjson
 
 from course_lib.files import atomic_write
 from course_lib.language.columns import aligned
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 # Number of characters of a removed text shown in an example.
 EXAMPLE = 80
@@ -19,7 +19,7 @@ EXAMPLE = 80
 LINES = ("too_long", "invalid_utf8", "duplicate_line")
 
 # Name of the count of characters that a file may not contain.
-REPLACED = mark("characters replaced by U+FFFD")
+REPLACED = tr_noop("characters replaced by U+FFFD")
 
 
 def characters(text: str) -> int:
@@ -109,7 +109,7 @@ class CorpusReport:
         left = "" if self.documents_out else tr("no document left: ")
         documents = _share(self.documents_out, self.documents_in)
         characters = _share(self.characters_out, self.characters_in)
-        message = mark(
+        message = tr_noop(
             "{name} {source}: {left}kept {documents_out:,} of {documents_in:,} documents ({documents}), "
             "{characters_out:,} of {characters_in:,} characters ({characters})"
         )

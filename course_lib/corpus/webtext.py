@@ -31,15 +31,15 @@ from course_lib.corpus.webfile import WebBatch, is_utf8, read_web
 from course_lib.documents import path_list, with_newlines
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other, work_folder
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 
 # Kind of mask → its name in the report.
 MASKED = {
-    "phone": mark("phone numbers masked"),
-    "mail": mark("mail addresses masked"),
-    "postal code": mark("postal codes masked"),
+    "phone": tr_noop("phone numbers masked"),
+    "mail": tr_noop("mail addresses masked"),
+    "postal code": tr_noop("postal codes masked"),
 }
 # What becomes of a document; the number of another document means that it resembles that one.
 KEPT, DUPLICATE = -1, 0
@@ -125,7 +125,7 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> Filtered:
             texts.append(text)
     for _ in range(batch.long_lines):
         report.remove_line("too_long")
-    report.count(mark("documents cut in two"), batch.cut)
+    report.count(tr_noop("documents cut in two"), batch.cut)
     long = [[line for line in text.split("\n") if len(line) >= settings.dedup.line_chars] for text in texts]
     minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
     return Filtered(
@@ -174,12 +174,12 @@ def _write_without_repeats(
     """Search for repeats, write the documents without them, and count what is removed in the report."""
     num_perm, needed = settings.dedup.num_perm, settings.dedup.similarity * settings.dedup.num_perm
     numbers, counts = (np.fromfile(folder / name, dtype=np.int64) for name in ("numbers", "counts"))
-    exact = repeats(folder / "hashes", workers=workers, label=mark("duplicates"))
+    exact = repeats(folder / "hashes", workers=workers, label=tr_noop("duplicates"))
     bands = [folder / name for name in _bands(settings)]
     earliest = near_repeats(bands, folder / "signatures", (len(numbers), num_perm), needed, workers)
     near = earliest >= 0
     np.repeat(~(exact | near), counts).tofile(folder / "kept-lines")
-    line_repeats = repeats(folder / "lines", folder / "kept-lines", workers, mark("repeated lines"))
+    line_repeats = repeats(folder / "lines", folder / "kept-lines", workers, tr_noop("repeated lines"))
     reasons = np.full(len(numbers), KEPT)
     reasons[near] = numbers[earliest[near]]
     reasons[exact] = DUPLICATE
@@ -252,7 +252,7 @@ def limits(settings: WebtextConfig) -> dict[str, str]:
     found = {test.name: test.limit(settings.filters) for test in FILTERS}
     if settings.filters.quality:
         found["quality"] = f"< {settings.filters.min_quality}"
-    found["duplicate"] = mark("same text")
+    found["duplicate"] = tr_noop("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"
     return found | {"repeated_lines": f"< {settings.filters.min_chars}"}

@@ -33,7 +33,7 @@ from course_lib.corpus.wikitext import to_text
 from course_lib.documents import path_list
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file, require_other
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 
@@ -49,8 +49,8 @@ NAMESPACES = re.compile(rb"<namespaces>.*?</namespaces>", re.S)
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REFERENCE = re.compile(r"&#(?:0*([0-9]+)|x0*([0-9a-fA-F]+));")
 NO_CHARACTER = 0xFFFF
-LIMITS = {"other_namespace": mark("ns is not 0"), "redirect": "", "too_long": f"> {LONGEST_TEXT}"}
-LIMITS |= {"disambiguation": mark("by its template")}
+LIMITS = {"other_namespace": tr_noop("ns is not 0"), "redirect": "", "too_long": f"> {LONGEST_TEXT}"}
+LIMITS |= {"disambiguation": tr_noop("by its template")}
 
 
 @dataclass

@@ -20,9 +20,9 @@ from course_lib.evaluation.bootstrap import mean_interval
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.language.columns import aligned
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
-ALL = mark("all")
+ALL = tr_noop("all")
 
 
 @dataclass(frozen=True)

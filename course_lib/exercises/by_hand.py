@@ -16,7 +16,7 @@ from course_lib.corpus.products import has_world
 from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
 from course_lib.exercises.answers import compare, judge_tensors, known_mistake
 from course_lib.exercises.tiles import check_tiled
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 HEADS, HIDDEN, VOCABULARY = 3, 12, 11
 
@@ -45,18 +45,19 @@ def _check_attend(attend: Any) -> str | None:
     scores, future = _scores(q, k), _future(5, 5)
     hidden = scores.masked_fill(future, -torch.inf)
     mistakes = (
-        (scores.softmax(-1) @ v, mark("tokens read from later ones: set the scores right of the diagonal to -inf")),
-        ((2 * hidden).softmax(-1) @ v, mark("divide the scores by the root of the size of q")),
+        (scores.softmax(-1) @ v, tr_noop("tokens read from later ones: set the scores right of the diagonal to -inf")),
+        ((2 * hidden).softmax(-1) @ v, tr_noop("divide the scores by the root of the size of q")),
         (scores.softmax(-1).masked_fill(future, 0) @ v,
-         mark("mask before the softmax, so that each row still adds up to 1")),
+         tr_noop("mask before the softmax, so that each row still adds up to 1")),
         (scores.masked_fill(future, 0).softmax(-1) @ v,
-         mark("a score of 0 still counts, because e^0 = 1: mask with -inf")),
-        (hidden.softmax(-2) @ v, mark("the softmax goes along a row: dim=-1")),
-        (scores.mT.masked_fill(future, -torch.inf).softmax(-1) @ v, mark("rows are queries: q @ k.mT, not k @ q.mT")),
+         tr_noop("a score of 0 still counts, because e^0 = 1: mask with -inf")),
+        (hidden.softmax(-2) @ v, tr_noop("the softmax goes along a row: dim=-1")),
+        (scores.mT.masked_fill(future, -torch.inf).softmax(-1) @ v,
+         tr_noop("rows are queries: q @ k.mT, not k @ q.mT")),
         (scores.masked_fill(future.mT, -torch.inf).softmax(-1) @ v,
-         mark("tokens read from later ones only: triu(1), not tril")),
+         tr_noop("tokens read from later ones only: triu(1), not tril")),
         (scores.masked_fill(_future(5, 5, 0), -torch.inf).softmax(-1) @ v,
-         mark("some numbers are not finite: each token may read itself, so triu(1), not triu(0)")),
+         tr_noop("some numbers are not finite: each token may read itself, so triu(1), not triu(0)")),
     )  # fmt: skip
     return judge_tensors(attend, [((q, k, v), _causal)], mistakes, "scaled_dot_product_attention")
 
@@ -70,11 +71,11 @@ def _check_cached(attend: Any) -> str | None:
     cases = [((q[:, :, -rows:], k, v), _causal(q, k, v)[:, :, -rows:]) for rows in (1, 2)]
     mistakes = (
         (lambda q, k, v: _scores(q, k).masked_fill(_future(q.shape[-2], 5), -torch.inf).softmax(-1) @ v,
-         mark("the new rows must see all stored columns: move the diagonal by the number of stored keys")),
+         tr_noop("the new rows must see all stored columns: move the diagonal by the number of stored keys")),
         (lambda q, k, v: _scores(q, k).softmax(-1) @ v,
-         mark("several new rows must not see each other's future: mask them, too")),
+         tr_noop("several new rows must not see each other's future: mask them, too")),
     )  # fmt: skip
-    return judge_tensors(attend, cases, mistakes, mark("the last rows without a cache"))
+    return judge_tensors(attend, cases, mistakes, tr_noop("the last rows without a cache"))
 
 
 def _library() -> Any:
@@ -114,13 +115,14 @@ def _check_attention(attention: Any) -> str | None:
         return read.transpose(1, 2).reshape(2, 5, HIDDEN)
 
     mistakes = (
-        (side_by_side(_causal(q, k, v)), mark("a last linear layer mixes the heads: c_proj")),
+        (side_by_side(_causal(q, k, v)), tr_noop("a last linear layer mixes the heads: c_proj")),
         (peer.c_proj(_causal(q, k, v).reshape(2, 5, HIDDEN)),
-         mark("put the heads back behind the positions before reshape: transpose(1, 2)")),
+         tr_noop("put the heads back behind the positions before reshape: transpose(1, 2)")),
         (peer.c_proj(side_by_side(_causal(*mixed))),
-         mark("view(batch, heads, seq, -1) mixes positions: view(batch, seq, heads, -1), then transpose(1, 2)")),
-        (peer.c_proj(_causal(*parts)), mark("this is one head as wide as the model: cut q, k and v into heads first")),
-        (peer.c_proj(side_by_side(_causal(k, q, v))), mark("the order of c_attn is queries, keys, values")),
+         tr_noop("view(batch, heads, seq, -1) mixes positions: view(batch, seq, heads, -1), then transpose(1, 2)")),
+        (peer.c_proj(_causal(*parts)),
+         tr_noop("this is one head as wide as the model: cut q, k and v into heads first")),
+        (peer.c_proj(side_by_side(_causal(k, q, v))), tr_noop("the order of c_attn is queries, keys, values")),
     )  # fmt: skip
     made = _loaded(attention(HIDDEN, HEADS), peer)
     return judge_tensors(made, [((x,), peer(x)[0])], mistakes, "GPT2Attention")
@@ -137,12 +139,15 @@ def _check_block(block: Any) -> str | None:
 
     middle, behind = x + read(one(x)), one(x + read(x))
     mistakes = (
-        (mlp(two(read(one(x)))), mark("the block adds to its input twice: x + … for attention, and again for the MLP")),
-        (read(one(x)) + mlp(two(read(one(x)))), mark("attention's result is added to x, too")),
-        (mlp(two(middle)), mark("the MLP's result is added, too")),
-        (middle + mlp(two(x)), mark("the MLP reads what attention has changed: use the new x")),
-        (middle + mlp(middle), mark("ln_2 stands before the MLP")),
-        (two(behind + mlp(behind)), mark("in GPT-2, the norms stand before attention and MLP, not behind the sum")),
+        (
+            mlp(two(read(one(x)))),
+            tr_noop("the block adds to its input twice: x + … for attention, and again for the MLP"),
+        ),
+        (read(one(x)) + mlp(two(read(one(x)))), tr_noop("attention's result is added to x, too")),
+        (mlp(two(middle)), tr_noop("the MLP's result is added, too")),
+        (middle + mlp(two(x)), tr_noop("the MLP reads what attention has changed: use the new x")),
+        (middle + mlp(middle), tr_noop("ln_2 stands before the MLP")),
+        (two(behind + mlp(behind)), tr_noop("in GPT-2, the norms stand before attention and MLP, not behind the sum")),
     )
     made = _loaded(block(HIDDEN, HEADS, 4 * HIDDEN), peer)
     return judge_tensors(made, [((x,), _output(peer, x))], mistakes, "GPT2Block")
@@ -181,11 +186,12 @@ def _check_model(model: Any) -> str | None:
 
     mistakes = (
         (lambda ids, start=0: logits(peer.ln_f(through(peer.wte(ids)))),
-         mark("add the rows of wpe: which position each token has")),
-        (lambda ids, start=0: logits(peer.ln_f(through(embedded(ids)))), mark("the positions begin at `start`")),
-        (lambda ids, start=0: logits(through(embedded(ids, start))), mark("ln_f stands before the output layer")),
-        (lambda ids, start=0: logits(peer.ln_f(through(embedded(ids, start), 1))), mark("x goes through all blocks")),
-        (lambda ids, start=0: logits(peer.ln_f(embedded(ids, start))), mark("x goes through the blocks")),
+         tr_noop("add the rows of wpe: which position each token has")),
+        (lambda ids, start=0: logits(peer.ln_f(through(embedded(ids)))), tr_noop("the positions begin at `start`")),
+        (lambda ids, start=0: logits(through(embedded(ids, start))), tr_noop("ln_f stands before the output layer")),
+        (lambda ids, start=0: logits(peer.ln_f(through(embedded(ids, start), 1))),
+         tr_noop("x goes through all blocks")),
+        (lambda ids, start=0: logits(peer.ln_f(embedded(ids, start))), tr_noop("x goes through the blocks")),
     )  # fmt: skip
     return judge_tensors(made, [((ids,), right), ((ids, 3), right)], mistakes, "GPT2LMHeadModel")
 
@@ -201,17 +207,18 @@ def _check_loss(loss: Any) -> str | None:
         return values.gather(-1, targets[..., None])
 
     mistakes = (
-        (lambda x, y: -picked(x.log_softmax(-1), y).sum(), mark("the mean over the positions, not the sum")),
-        (lambda x, y: -picked(x.log_softmax(-1), y)[..., 0], mark("one number: the mean over the positions")),
+        (lambda x, y: -picked(x.log_softmax(-1), y).sum(), tr_noop("the mean over the positions, not the sum")),
+        (lambda x, y: -picked(x.log_softmax(-1), y)[..., 0], tr_noop("one number: the mean over the positions")),
         (lambda x, y: picked(x.log_softmax(-1), y).mean(),
-         mark("the sign: a loss is −ln of a probability, so it is not negative")),
-        (lambda x, y: -picked(x.log_softmax(1), y).mean(), mark("softmax over the vocabulary, the last axis")),
-        (lambda x, y: picked(x.softmax(-1), y).mean(), mark("the logarithm is missing: the mean of −ln p, not of p")),
-        (lambda x, y: -picked(x, y).mean(), mark("logits are not yet log-probabilities: log_softmax first")),
+         tr_noop("the sign: a loss is −ln of a probability, so it is not negative")),
+        (lambda x, y: -picked(x.log_softmax(1), y).mean(), tr_noop("softmax over the vocabulary, the last axis")),
+        (lambda x, y: picked(x.softmax(-1), y).mean(),
+         tr_noop("the logarithm is missing: the mean of −ln p, not of p")),
+        (lambda x, y: -picked(x, y).mean(), tr_noop("logits are not yet log-probabilities: log_softmax first")),
         (lambda x, y: -picked(x.softmax(-1).log(), y).mean(),
-         mark("with large logits the loss is infinite: use log_softmax, not softmax and then log")),
+         tr_noop("with large logits the loss is infinite: use log_softmax, not softmax and then log")),
         (lambda x, y: -picked(x.softmax(-1), y).mean().log(),
-         mark("the logarithm of the mean is not the mean of the logarithms")),
+         tr_noop("the logarithm of the mean is not the mean of the logarithms")),
     )  # fmt: skip
     cases = [((logits, targets), right), ((1000 * logits, targets), right)]
     return judge_tensors(loss, cases, mistakes, "cross_entropy")
@@ -247,11 +254,11 @@ def _check_adamw(adamw: Any) -> str | None:
         if any(weight.grad is not None and weight.grad.any() for weight in weights):
             return tr("clear each gradient after its update, or the next backward pass adds to it: weight.grad = None.")
     mistakes = (
-        (_updated(0.1, 0.1), mark("biases and norms, all with one axis, are not decayed")),
-        (_updated(0.0), mark("weight decay is missing: matrices shrink by the factor 1 − rate · decay")),
+        (_updated(0.1, 0.1), tr_noop("biases and norms, all with one axis, are not decayed")),
+        (_updated(0.0), tr_noop("weight decay is missing: matrices shrink by the factor 1 − rate · decay")),
         (_updated(kind=torch.optim.Adam),
-         mark("decay shrinks the weight itself; added to the gradient it is Adam with L2")),
-        (_updated(0.0, 0.1), mark("decay matrices, not biases")),
+         tr_noop("decay shrinks the weight itself; added to the gradient it is Adam with L2")),
+        (_updated(0.0, 0.1), tr_noop("decay matrices, not biases")),
     )  # fmt: skip
     found = torch.cat([weight.detach().flatten() for weight in weights])
     if advice := known_mistake(found, mistakes):
@@ -313,19 +320,19 @@ def _check_learn(learn: Any) -> str | None:
         return torch.tensor(_learned(batches, **settings))
 
     mistaken_settings: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"shift": 0}, mark("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]")),
-        ({"rises": False}, mark("the rate rises for `warm_up` steps: rate · t / warm_up")),
-        ({"falls": False}, mark("after the warm-up the rate falls along half a cosine to 0")),
-        ({"rate": 0.0}, mark("the weights do not change: call optimizer.step(rate) for each batch")),
-        ({"warm_up": 20}, mark("the warm-up takes `warm_up` steps, not always 20")),
-        ({"clip": None}, mark("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_")),
+        ({"shift": 0}, tr_noop("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]")),
+        ({"rises": False}, tr_noop("the rate rises for `warm_up` steps: rate · t / warm_up")),
+        ({"falls": False}, tr_noop("after the warm-up the rate falls along half a cosine to 0")),
+        ({"rate": 0.0}, tr_noop("the weights do not change: call optimizer.step(rate) for each batch")),
+        ({"warm_up": 20}, tr_noop("the warm-up takes `warm_up` steps, not always 20")),
+        ({"clip": None}, tr_noop("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_")),
     )
     # In the first round, a warm-up of 20 steps and no clipping are right: `compare` looks for mistakes only in a result
     # that is not the right one.
     rounds: tuple[dict[str, Any], ...] = ({}, {"warm_up": 10, "clip": 0.2})
     for settings in rounds:
         mistakes = [(trained({**settings, **mistaken}), advice) for mistaken, advice in mistaken_settings]
-        if problem := compare(losses(settings), trained(settings), mistakes, mark("PyTorch's own training")):
+        if problem := compare(losses(settings), trained(settings), mistakes, tr_noop("PyTorch's own training")):
             return problem
     return None
 
@@ -347,14 +354,14 @@ def _check_top_p(top_p: Any) -> str | None:
 
     mistakes = (
         (lambda chances, p: chances * (right(chances, p) > 0),
-         mark("divide by the sum of what is kept, so that the row adds up to 1")),
+         tr_noop("divide by the sum of what is kept, so that the row adds up to 1")),
         (lambda chances, p: short(chances, p) / short(chances, p).sum(-1, keepdim=True),
-         mark("keep the entry with which the sum reaches p, too")),
-        (short, mark("keep the entry with which the sum reaches p, and divide by the sum of what is kept")),
+         tr_noop("keep the entry with which the sum reaches p, too")),
+        (short, tr_noop("keep the entry with which the sum reaches p, and divide by the sum of what is kept")),
         (lambda chances, p: right(chances, p).sort(descending=True, dim=-1)[0],
-         mark("put the probabilities back to their entries: scatter with the places that sort gave")),
+         tr_noop("put the probabilities back to their entries: scatter with the places that sort gave")),
         (lambda chances, p: functional.normalize(chances * (chances >= p), p=1, dim=-1),
-         mark("p is compared with the sum of the larger probabilities, not with each one")),
+         tr_noop("p is compared with the sum of the larger probabilities, not with each one")),
     )  # fmt: skip
     return judge_tensors(top_p, [((chances, 0.7), right), ((chances, 0.8), right)], mistakes, "TopPLogitsWarper")
 
@@ -381,19 +388,19 @@ def _check_rope(rope: Any) -> str | None:
         return turned((x[..., ::2], x[..., 1::2]), angles(start))
 
     mistakes = (
-        (lambda x, start=0: turned(x.chunk(2, -1), angles(0)), mark("the first row has the position `start`")),
+        (lambda x, start=0: turned(x.chunk(2, -1), angles(0)), tr_noop("the first row has the position `start`")),
         (lambda x, start=0: turned(x.chunk(2, -1), -angles(start)),
-         mark("the sign: (u, v) becomes (u cos a − v sin a, v cos a + u sin a)")),
+         tr_noop("the sign: (u, v) becomes (u cos a − v sin a, v cos a + u sin a)")),
         (lambda x, start=0: turned(x.chunk(2, -1), angles(start, 16)),
-         mark("the exponent is −i / (number of points): half the size")),
-        (neighbors, mark("point i is made of numbers i and i + size / 2, not of two neighbors")),
+         tr_noop("the exponent is −i / (number of points): half the size")),
+        (neighbors, tr_noop("point i is made of numbers i and i + size / 2, not of two neighbors")),
         (lambda x, start=0: torch.stack(neighbors(x, start).chunk(2, -1), -1).flatten(-2),
-         mark("point i is made of numbers i and i + size / 2, and its numbers stay in these places")),
+         tr_noop("point i is made of numbers i and i + size / 2, and its numbers stay in these places")),
     )  # fmt: skip
     x = _numbers(2, 1, 5, 8)
     cases = [((x,), right), ((x, 3), right)]
     return judge_tensors(
-        lambda x, start=0: rope(x, start=start) if start else rope(x), cases, mistakes, mark("transformers' Llama")
+        lambda x, start=0: rope(x, start=start) if start else rope(x), cases, mistakes, tr_noop("transformers' Llama")
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.exercises import Chapter, Code, Exercise, from_notebook
 from course_lib.exercises.answers import compare
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 if TYPE_CHECKING:
     from course_lib.gptsan.generate import GPTSanGenerator
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 # Tokens, experts and capacity factor; in the last case all tokens choose one expert.
 ROUTES = (
-    (24, 3, 1.25, mark("the place of a token in the queue of its expert decides: first come, first served")),
-    (9, 2, 1.25, mark("the capacity is int(9 · 1.25 / 2) = 5 for each expert: round down")),
-    (8, 4, 1.0, mark("an even share is 2 tokens here, but no capacity is below 4")),
+    (24, 3, 1.25, tr_noop("the place of a token in the queue of its expert decides: first come, first served")),
+    (9, 2, 1.25, tr_noop("the capacity is int(9 · 1.25 / 2) = 5 for each expert: round down")),
+    (8, 4, 1.0, tr_noop("an even share is 2 tokens here, but no capacity is below 4")),
 )
 # Exercise 5.5: the share of texts for which the model is to obey the class in the spout vector, and texts of each class
 # in the check.
@@ -28,7 +28,7 @@ GOAL, TEXTS = 0.95, 8
 # Exercise 5.6: texts at the end of the learner's list that the check reads, and what their own class must save on
 # average [nats per token]. An interval of 95 % must be above 0.
 HELD_OUT, LEAST = 20, 0.01
-PEER = mark("the library")
+PEER = tr_noop("the library")
 
 
 # Exercise 5.1: route
@@ -55,13 +55,13 @@ def _check_route(route: Any) -> str | None:
             return tr("return three tensors: expert, gate and room.")
         expert, its_gate, room = results
         chosen = logits.argmax(-1)
-        expert_mistakes = ((logits.argmax(0), mark("expert: choose over the experts, the last dimension")),)
+        expert_mistakes = ((logits.argmax(0), tr_noop("expert: choose over the experts, the last dimension")),)
         gate_mistakes = (
-            (logits.max(-1).values, mark("gate: this is the score of the router; the softmax is missing")),
+            (logits.max(-1).values, tr_noop("gate: this is the score of the router; the softmax is missing")),
             (logits.softmax(0).gather(1, chosen[:, None])[:, 0],
-             mark("gate: the softmax runs over the tokens; it must run over the experts (-1)")),
+             tr_noop("gate: the softmax runs over the tokens; it must run over the experts (-1)")),
             (gate[:, 0] * served.sum(-1),
-             mark("gate: a token without room keeps its gate; only `room` says that it has none")),
+             tr_noop("gate: a token without room keeps its gate; only `room` says that it has none")),
         )  # fmt: skip
         problem = compare(expert, chosen, expert_mistakes, PEER) or compare(its_gate, gate[:, 0], gate_mistakes, PEER)
         if problem:
@@ -94,13 +94,14 @@ def _check_switch(switch: Any) -> str | None:
         computed = every * room[:, None]
         mistakes = (
             (x + norm(every + skip),
-             mark("every token got an expert: a token without room must get 0 from the experts")),
-            (x + norm(output * room[:, None] + skip), mark("the gate is missing: multiply the expert's output by it")),
-            (x + norm(computed + bypass(x)), mark("the bypass is missing, or its tanh")),
-            (norm(computed + skip), mark("add x after the norm: the layer adds to the stream what it computed")),
-            (norm(x + computed + skip), mark("the norm is for what is added, not for x")),
+             tr_noop("every token got an expert: a token without room must get 0 from the experts")),
+            (x + norm(output * room[:, None] + skip),
+             tr_noop("the gate is missing: multiply the expert's output by it")),
+            (x + norm(computed + bypass(x)), tr_noop("the bypass is missing, or its tanh")),
+            (norm(computed + skip), tr_noop("add x after the norm: the layer adds to the stream what it computed")),
+            (norm(x + computed + skip), tr_noop("the norm is for what is added, not for x")),
             (x + norm(torch.where(room[:, None], every, skip)),
-             mark("the bypass is for every token, also for those with room")),
+             tr_noop("the bypass is for every token, also for those with room")),
         )  # fmt: skip
         result = switch(x.clone(), expert, gate, room, experts, bypass, norm)
         return compare(result, layer(x[None])[0][0], mistakes, PEER)
@@ -144,13 +145,13 @@ def _check_slots(slots: Any) -> str | None:
         return tr("return two tensors: the keys and the values.")
     shape = (layers, 2, heads, -1)
     tables = (
-        ((matrices[-1] @ linear).view(shape), mark("the tanh is missing between the matrices")),
-        (flat.tanh().view(shape), mark("no tanh after the last matrix: keys and values may be larger than 1")),
-        (flat.view(shape).flip(1), mark("keys and values are exchanged: in each layer the key comes first")),
+        ((matrices[-1] @ linear).view(shape), tr_noop("the tanh is missing between the matrices")),
+        (flat.tanh().view(shape), tr_noop("no tanh after the last matrix: keys and values may be larger than 1")),
+        (flat.view(shape).flip(1), tr_noop("keys and values are exchanged: in each layer the key comes first")),
         (flat.view(2, layers, heads, -1).transpose(0, 1),
-         mark("the order of the last vector is layer, key or value, head, number")),
+         tr_noop("the order of the last vector is layer, key or value, head, number")),
         (flat.view(layers, heads, 2, -1).transpose(1, 2),
-         mark("the order of the last vector is layer, key or value, head, number")),
+         tr_noop("the order of the last vector is layer, key or value, head, number")),
     )  # fmt: skip
     for number, part in enumerate(results):
         mistakes = [(table[:, number], advice) for table, advice in tables]
@@ -183,14 +184,14 @@ def _check_batch_loss(batch_loss: Any) -> str | None:
     if not torch.is_tensor(result) or result.grad_fn is None:
         return tr("return a tensor from which gradients can flow: no .item(), no .detach().")
     mistakes = (
-        (expected, mark("the balance loss is missing: the model's output has it as aux_loss")),
+        (expected, tr_noop("the balance loss is missing: the model's output has it as aux_loss")),
         (cross_entropy(none.logits, y)[0] + none.aux_loss,
-         mark("the model did not get the class: pass spout=…, a row of the identity matrix for each text")),
+         tr_noop("the model did not get the class: pass spout=…, a row of the identity matrix for each text")),
         (cross_entropy(own.logits[:, :-1], y[:, 1:])[0] + own.aux_loss,
-         mark("y is shifted already: y[t] belongs to the logits at t")),
+         tr_noop("y is shifted already: y[t] belongs to the logits at t")),
         (each.mean() + own.aux_loss,
-         mark("positions whose y is -1 have no target: give cross_entropy ignore_index=-1")),
-        (each[learned.flatten()].sum() + own.aux_loss, mark("take the mean over the targets, not the sum")),
+         tr_noop("positions whose y is -1 have no target: give cross_entropy ignore_index=-1")),
+        (each[learned.flatten()].sum() + own.aux_loss, tr_noop("take the mean over the targets, not the sum")),
     )  # fmt: skip
     return compare(result, expected + own.aux_loss, mistakes, PEER)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Exercise, from_notebook
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 Link = Callable[[Any, Any], int]
 
@@ -76,12 +76,12 @@ def _check_cheapest(answer: Any) -> str | None:
 
     # What a mistake makes of the cost, and its advice.
     mistakes: tuple[tuple[Callable[[Any, Link], int], str], ...] = (
-        (lambda words, link: cost(words, lambda before, word: 0), mark("you left out the connection costs")),
-        (lambda words, link: cost(free(words), link), mark("you left out the words' own costs")),
+        (lambda words, link: cost(words, lambda before, word: 0), tr_noop("you left out the connection costs")),
+        (lambda words, link: cost(free(words), link), tr_noop("you left out the words' own costs")),
         (lambda words, link: cost(words, lambda before, word: link(before, word) if word.text else 0),
-         mark("the connection to the end has a cost, too")),
-        (_one_path_per_place, mark("keep the cheapest path of each word, not one for all words that end there")),
-        (_cheapest_next_word, mark("you take the cheapest next word; a dear word may save more later")),
+         tr_noop("the connection to the end has a cost, too")),
+        (_one_path_per_place, tr_noop("keep the cheapest path of each word, not one for all words that end there")),
+        (_cheapest_next_word, tr_noop("you take the cheapest next word; a dear word may save more later")),
     )  # fmt: skip
     link = lattice.connection
     for sentence in SENTENCES:
@@ -95,11 +95,11 @@ def _check_cheapest(answer: Any) -> str | None:
         if total == expected and chosen == path:
             continue
         if total == expected:
-            advice = mark("the cost is right; the path is the list of the words' texts without start and end")
+            advice = tr_noop("the cost is right; the path is the list of the words' texts without start and end")
         else:
-            other = mark("add the cost so far, the connection and the word's cost, and keep the smallest sum")
+            other = tr_noop("add the cost so far, the connection and the word's cost, and keep the smallest sum")
             advice = next((advice for wrong, advice in mistakes if wrong(words, link) == total), other)
-        message = mark("For {sentence} MeCab has {expected:,} {path}, your function {total:,} {chosen}: {advice}.")
+        message = tr_noop("For {sentence} MeCab has {expected:,} {path}, your function {total:,} {chosen}: {advice}.")
         return tr(
             message, sentence=sentence, expected=expected, path=" ".join(path), total=total,
             chosen=" ".join(map(str, chosen)), advice=tr(advice),
@@ -127,8 +127,8 @@ def repaired(raised: int, line: str) -> str:
 def _check_carrot(answer: Any) -> str | None:
     raised = int(answer)
     for lines, advice in (
-        (PEOPLE, mark("the carrot is still too cheap")),
-        (CARROTS, mark("now the carrot is too dear for those who eat it")),
+        (PEOPLE, tr_noop("the carrot is still too cheap")),
+        (CARROTS, tr_noop("now the carrot is too dear for those who eat it")),
     ):
         for line in lines:
             if (found := repaired(raised, line)) != line:
@@ -158,7 +158,7 @@ def _check_ambiguous(answer: Any) -> str | None:
     mine, best = lattice.path(words)[-1].total, lattice.path(first)[-1].total
     if mine - best <= NEAR:
         return None
-    message = mark("MeCab reads {first} for {best:,}, yours costs {mine:,}: at most {near:,} more are wanted.")
+    message = tr_noop("MeCab reads {first} for {best:,}, yours costs {mine:,}: at most {near:,} more are wanted.")
     return tr(message, first=" ".join(first), best=best, mine=mine, near=NEAR)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
 from course_lib.exercises.answers import compare
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 # Exercise 6.6: how many lengths to try, how many times the shortest the longest is at least, the steps of a training,
 # its seeds, and the pairs that choose the best length.
@@ -49,13 +49,13 @@ def _check_prefix(answer: Any) -> str | None:
     layers_last = rows.view(4, 2, 3, 8).transpose(1, 2).reshape(4, -1)
     sizes_first = rows.view(4, 3, 2, 4, 2).transpose(3, 4).reshape(4, -1)
     mistakes = (
-        (model(ids).logits, mark("the prefix has no effect: give the cache to the model, as past_key_values")),
-        (_behind(model, rows, ids, 0), mark("the texts begin at position 0; the prefix takes the first positions")),
-        (_behind(model, table.flip(2).reshape(4, -1), ids, 4), mark("keys and values have changed places")),
-        (_behind(model, layers_last, ids, 4), mark("a row has its layers first, and a key and a value in each")),
-        (_behind(model, sizes_first, ids, 4), mark("a key is head by head: view(…, heads, head size)")),
+        (model(ids).logits, tr_noop("the prefix has no effect: give the cache to the model, as past_key_values")),
+        (_behind(model, rows, ids, 0), tr_noop("the texts begin at position 0; the prefix takes the first positions")),
+        (_behind(model, table.flip(2).reshape(4, -1), ids, 4), tr_noop("keys and values have changed places")),
+        (_behind(model, layers_last, ids, 4), tr_noop("a row has its layers first, and a key and a value in each")),
+        (_behind(model, sizes_first, ids, 4), tr_noop("a key is head by head: view(…, heads, head size)")),
     )
-    if problem := compare(logits, right, mistakes, mark("the library")):
+    if problem := compare(logits, right, mistakes, tr_noop("the library")):
         return problem
     if not logits.requires_grad:
         return tr("no gradient reaches the rows: compute with them as they are, without detach, .data or no_grad.")
@@ -68,9 +68,9 @@ def _check_exact(answer: Any) -> str | None:
     import torch
 
     cases = (
-        ([0, 5, 1, 2, 0], True, mark("a label is the next token already, and where it is -100 any token may be")),
-        ([0, 5, 3, 2, 0], False, mark("one wrong token makes the whole answer wrong")),
-        ([0, 5, 1, 4, 0], False, mark("the end of the text belongs to the answer: it must stop there")),
+        ([0, 5, 1, 2, 0], True, tr_noop("a label is the next token already, and where it is -100 any token may be")),
+        ([0, 5, 3, 2, 0], False, tr_noop("one wrong token makes the whole answer wrong")),
+        ([0, 5, 1, 4, 0], False, tr_noop("the end of the text belongs to the answer: it must stop there")),
     )
     likely = torch.tensor([ids for ids, _, _ in cases])
     labels = torch.tensor([-100, 5, 1, 2, -100]).expand(len(cases), -1)
@@ -118,9 +118,9 @@ def _check_lora(answer: Any) -> str | None:
         return tr("layer.weight has changed; it stays frozen, and A and B come on top.")
     update = right - start
     mistakes = (
-        (start, mark("layer(x) does not use A and B: replace layer.forward")),
-        (start + update / 2, mark("the factor 2 is missing")),
-        (update, mark("the update replaces the old output; it is added to it")),
+        (start, tr_noop("layer(x) does not use A and B: replace layer.forward")),
+        (start + update / 2, tr_noop("the factor 2 is missing")),
+        (update, tr_noop("the update replaces the old output; it is added to it")),
     )
     return compare(found, right, mistakes, "peft")
 

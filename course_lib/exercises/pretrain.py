@@ -9,7 +9,7 @@ from course_lib.corpus.products import has_world
 from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
 from course_lib.exercises.answers import judge_tensors
 from course_lib.exercises.ranks import Ranks
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 # Exercise 4b.4: width and steps that set the budget, those to beat, and by how many bits per character.
 WIDTHS, BUDGET, USUAL, GAIN = (16, 32, 64, 128, 256), (128, 60), (64, 179), 0.2
@@ -35,16 +35,16 @@ def _check_reduce_scatter(answer: Any) -> str | None:
     )
     mistakes = (
         (lambda gradients, rank: gradients.sum(0).chunk(len(gradients))[rank],
-         mark("this is the sum of the ranks' gradients; a step needs their mean")),
+         tr_noop("this is the sum of the ranks' gradients; a step needs their mean")),
         (lambda gradients, rank: gradients[rank].chunk(len(gradients))[rank],
-         mark("this is one rank's own gradient; all ranks have to count")),
+         tr_noop("this is one rank's own gradient; all ranks have to count")),
         (lambda gradients, rank: gradients.mean(0),
-         mark("this is the whole mean, an all-reduce; keep the part of this rank")),
+         tr_noop("this is the whole mean, an all-reduce; keep the part of this rank")),
         (lambda gradients, rank: gradients.mean(0)[rank :: len(gradients)],
-         mark("a shard is one contiguous part of the gradient")),
-        (lambda gradients, rank: gradients.mean(1), mark("the mean is over the ranks, dimension 0")),
+         tr_noop("a shard is one contiguous part of the gradient")),
+        (lambda gradients, rank: gradients.mean(1), tr_noop("the mean is over the ranks, dimension 0")),
     )  # fmt: skip
-    return judge_tensors(answer, cases, mistakes, mark("the mean over the ranks"))
+    return judge_tensors(answer, cases, mistakes, tr_noop("the mean over the ranks"))
 
 
 # Exercise 4b.2: zero2_step
@@ -66,9 +66,9 @@ def _check_step(answer: Any) -> str | None:
             peer.step()
             group.run(partial(_step_of_rank, answer, weights, gradients, optimizers, group))
             operations = (
-                ("reduce_scatter", mark("shard.grad is the mean over all ranks: call comm.reduce_scatter")),
-                ("all_sum", mark("clip by the norm of the whole gradient: comm.all_sum adds what every rank has")),
-                ("all_gather", mark("the other ranks' shards do not arrive: call comm.all_gather")),
+                ("reduce_scatter", tr_noop("shard.grad is the mean over all ranks: call comm.reduce_scatter")),
+                ("all_sum", tr_noop("clip by the norm of the whole gradient: comm.all_sum adds what every rank has")),
+                ("all_gather", tr_noop("the other ranks' shards do not arrive: call comm.all_gather")),
             )
             for operation, advice in operations:
                 if operation not in group.called:
@@ -112,11 +112,11 @@ def _check_fit(answer: Any) -> str | None:
             continue
         slope_with_floor, _ = np.polyfit(np.log(sizes), np.log(losses), 1)
         mistakes = (
-            ((right_a, -right_alpha), mark("alpha is positive: the slope of the line is −alpha")),
-            ((log_a, right_alpha), mark("the line's height is the logarithm of A: return its exponential")),
+            ((right_a, -right_alpha), tr_noop("alpha is positive: the slope of the line is −alpha")),
+            ((log_a, right_alpha), tr_noop("the line's height is the logarithm of A: return its exponential")),
             # The slope alone shows this mistake: A is the learner's own here, so any A will do.
-            ((a, -slope_with_floor), mark("subtract the floor from the losses first")),
-            ((right_alpha, right_a), mark("return A first, then alpha")),
+            ((a, -slope_with_floor), tr_noop("subtract the floor from the losses first")),
+            ((right_alpha, right_a), tr_noop("return A first, then alpha")),
         )
         for wrong, advice in mistakes:
             if np.allclose((a, alpha), wrong, rtol=1e-4):

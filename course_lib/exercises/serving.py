@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.exercises import Case, Chapter, Code, Exercise, from_notebook
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,12 +33,12 @@ def _check_convert(answer: Any) -> str | None:
         parts = [torch.as_tensor(part) for part in answer(weight.clone(), heads, ranks, family)]
         shapes, wanted = [list(part.shape) for part in parts], [hidden, 3, hidden // ranks]
         if shapes != [wanted] * ranks:
-            message = mark("{call}: expected one part {wanted} for each rank, got {shapes}.")
+            message = tr_noop("{call}: expected one part {wanted} for each rank, got {shapes}.")
             return tr(message, call=call, wanted=wanted, shapes=shapes)
         together = torch.stack(parts)
         if torch.equal(together, expected):
             continue
-        advice = mark("the parts have the right shape, but numbers in wrong places")
+        advice = tr_noop("the parts have the right shape, but numbers in wrong places")
         for wrong, text in _mistakes(weight, heads, ranks, family):
             if torch.equal(together, wrong):
                 advice = text
@@ -58,23 +58,23 @@ def _mistakes(weight: "Tensor", heads: int, ranks: int, family: str) -> list[tup
 
     turned = weight if family == "gpt" else weight.T
     flat = torch.stack([part.reshape(hidden, 3, -1) for part in turned.chunk(ranks, dim=1)])
-    too_early = mark(
+    too_early = tr_noop(
         "each rank needs its heads of queries, of keys and of values: make three axes before you split the last"
     )
     if family == "gpt":
         reordered = weight.reshape(hidden, heads, 3, -1).transpose(1, 2)
         return [
-            (split(reordered), mark("the columns of a GPT-2 have the right order already: only split")),
+            (split(reordered), tr_noop("the columns of a GPT-2 have the right order already: only split")),
             (flat, too_early),
         ]
     unturned = weight.reshape(heads, 3, -1, hidden).transpose(0, 1)
     return [
         (
             split(turned),
-            mark("the columns still come head by head: view them as [head, q/k/v, size] and swap the first two"),
+            tr_noop("the columns still come head by head: view them as [head, q/k/v, size] and swap the first two"),
         ),
-        (split(unturned), mark("transpose first: the matrix is [out, in], the engine wants [in, out]")),
-        (split(weight), mark("neither transposed nor reordered")),
+        (split(unturned), tr_noop("transpose first: the matrix is [out, in], the engine wants [in, out]")),
+        (split(weight), tr_noop("neither transposed nor reordered")),
         (flat, too_early),
     ]
 
@@ -101,26 +101,26 @@ def _check_find(answer: Any) -> str | None:
         return torch.full_like(out, torch.nan)
 
     cases = (
-        (right, None, mark("equal outputs are right")),
+        (right, None, tr_noop("equal outputs are right")),
         (
             served(rounded, "wte"),
             None,
-            mark(
+            tr_noop(
                 "every number is off a little, as from rounding: compare the length of the difference, norm(), with "
                 "that of the output, not number by number"
             ),
         ),
-        (served(_scaled, fourth), fourth, mark("name the first wrong module: the later ones get wrong inputs")),
-        (served(_scaled, "wte"), "wte", mark("small outputs have small errors")),
+        (served(_scaled, fourth), fourth, tr_noop("name the first wrong module: the later ones get wrong inputs")),
+        (served(_scaled, "wte"), "wte", tr_noop("small outputs have small errors")),
         (
             served(_turned, third),
             third,
-            mark("the same numbers in another order are wrong, with the same sum and norm"),
+            tr_noop("the same numbers in another order are wrong, with the same sum and norm"),
         ),
         (
             served(without_number, third),
             third,
-            mark("nan: each comparison with it is False; ask what is within the limit"),
+            tr_noop("nan: each comparison with it is False; ask what is within the limit"),
         ),
     )
     for outputs, wanted, advice in cases:

@@ -12,7 +12,7 @@ from typing import Any
 
 from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Exercise, from_notebook
 from course_lib.exercises.answers import judge_cases
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 Pair = tuple[str, str]
 
@@ -21,9 +21,9 @@ Pair = tuple[str, str]
 def _check_lost(answer: Any) -> str | None:
     words, scores = {"大学": 3, "大学生": 1}, {"大": -3.0, "学": -2.0, "生": -2.0, "大学": -1.0, "大学生": -1.5}
     # With the piece 大学, for example, 大学 has the probability e⁻¹ + e⁻⁵, without it e⁻⁵.
-    advice = mark("log_probability(words, scores) minus the same without the piece")
+    advice = tr_noop("log_probability(words, scores) minus the same without the piece")
     cases = (
-        (({"学学": 2}, scores, "大学"), 0.0, mark("a piece that no word contains costs nothing")),
+        (({"学学": 2}, scores, "大学"), 0.0, tr_noop("a piece that no word contains costs nothing")),
         ((words, scores, "大学"), 12.255120289, advice),
         ((words, scores, "大学生"), 1.686599021, advice),
     )
@@ -236,8 +236,8 @@ def _check_tokenizer(kind: Any) -> str | None:
     for line in lines[::20]:
         mine.encode(line)
     for seconds, loop, advice in (
-        (trained - start, loops[0], mark("in training, only words that hold the merged pair change")),
-        (process_time() - trained, loops[1], mark("in encoding, only merges of pairs that the word has matter")),
+        (trained - start, loops[0], tr_noop("in training, only words that hold the merged pair change")),
+        (process_time() - trained, loops[1], tr_noop("in encoding, only merges of pairs that the word has matter")),
     ):
         if seconds > loop / FASTER:
             return tr("too slow: {seconds:.2f} s; the loops of 3.1 take about {loop:.2f}, and at most {limit:.2f} are "

@@ -5,7 +5,7 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from course_lib.errors import UsageError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 
 class Codec(Protocol):
@@ -67,6 +67,6 @@ def require_rows(codec: Codec, ids: list[int], rows: int) -> list[int]:
     """Return the ids of a text. Raises UsageError if one is beyond the embedding, as added tokens can be."""
     if (token := max(ids, default=0)) >= rows:
         name = codec.tokenizer.convert_ids_to_tokens(token)
-        message = mark("{name!r} in a text is token {token}; the model has an embedding for tokens 0 to {last}")
+        message = tr_noop("{name!r} in a text is token {token}; the model has an embedding for tokens 0 to {last}")
         raise UsageError(tr(message, name=name, token=token, last=rows - 1))
     return ids

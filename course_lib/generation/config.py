@@ -9,7 +9,7 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from course_lib.errors import UsageError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.settings.config import STRICT, setting
 
 MAX_NEW_TOKENS = 200  # default maximum length of a continuation; less if the model has fewer positions left
@@ -66,6 +66,6 @@ class GenerateConfig:
         left, needed = positions - prompt, self.max_new_tokens or max(self.min_new_tokens, 1)
         if left < needed:
             asked = f"{'max_new_tokens' if self.max_new_tokens else 'min_new_tokens'}: {needed}"
-            message = mark("prompt: {prompt} tokens leave {left} of {positions} positions, too few for {asked}")
+            message = tr_noop("prompt: {prompt} tokens leave {left} of {positions} positions, too few for {asked}")
             raise UsageError(tr(message, prompt=prompt, left=max(left, 0), positions=positions, asked=asked))
         return min(wanted, left)

@@ -32,7 +32,7 @@ class GPTSanRun(Run):
     """A run that trains a GPTSAN model on encoded examples, optionally with spout vectors."""
 
     settings_class = GPTSanRunConfig
-    verb = "gptsan train"
+    command = "gptsan train"
     settings: GPTSanRunConfig
 
     @property

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from course_lib.japanese.lattice import Word, candidates, cheapest, connection, through, way
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.drawing import Drawing
 from course_lib.notebooks.plot import CARD, GREEN, GREY, INK, MUTED, ORANGE, PLAIN, Color, rows_without_overlap
 
@@ -86,7 +86,7 @@ def lattice(sentence: str, other: Sequence[str] = ()) -> Drawing:
             y = below + 24 * len(shown)
             shown.append(_text(LEFT, y, line, TEXT, color.line, bold=True, anchor="start"))
             facts.append(f"{line} ({' '.join(f'{word.text} {word.cost:,}' for word in path[1:-1])}).")
-    message = mark("{number} candidate words with their costs, each below the characters that it spans. {paths}")
+    message = tr_noop("{number} candidate words with their costs, each below the characters that it spans. {paths}")
     description = tr(message, number=len(nodes) - 2, paths=" ".join(facts))
 
     title = tr("MeCab's lattice")

@@ -7,14 +7,14 @@ from itertools import chain
 from typing import Any
 
 from course_lib.japanese.normalize import normalize
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.plot import AFTER, subplots
 
 KINDS = (
-    (mark("full-width letters and signs"), "！", "～"),
-    (mark("half-width katakana"), "｡", "ﾟ"),
-    (mark("full-width space"), "　", "　"),
-    (mark("wave dashes"), "〜", "〜"),
+    (tr_noop("full-width letters and signs"), "！", "～"),
+    (tr_noop("half-width katakana"), "｡", "ﾟ"),
+    (tr_noop("full-width space"), "　", "　"),
+    (tr_noop("wave dashes"), "〜", "〜"),
 )
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from course_lib.errors import UsageError
 from course_lib.japanese import mecab
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 
 class Word(NamedTuple):
@@ -117,7 +117,7 @@ def through(words: Sequence[str]) -> list[Word]:
     first, *known, end = candidates("".join(words))
     for word, span in zip(words, spans, strict=True):
         if span not in {(each.start, each.end) for each in known}:
-            message = mark("words: {word!r} is not among MeCab's candidates for {words!r}")
+            message = tr_noop("words: {word!r} is not among MeCab's candidates for {words!r}")
             raise UsageError(tr(message, word=word, words="".join(words)))
     return way(cheapest([first, *(each for each in known if (each.start, each.end) in spans), end]), end)
 

@@ -19,7 +19,7 @@ from course_lib.japanese.jumanpp import JumanppSegmenter
 from course_lib.japanese.normalize import normalize
 from course_lib.japanese.segment import join
 from course_lib.japanese.sentences import split_sentences
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
 
@@ -43,7 +43,7 @@ class SegmentReport:
     def summary(self) -> str:
         """Return the report as one line for the terminal."""
         seconds = max(self.seconds, 1e-9)
-        message = mark(
+        message = tr_noop(
             "{documents} documents, {lines} lines, {words} words in {seconds:.1f} s ({rate:.0f} lines/s, "
             "{speed:.2f} MB/s)"
         )

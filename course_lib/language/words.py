@@ -25,7 +25,7 @@ def tr(message: str, /, **fields: Any) -> str:
     return text.format(**fields) if fields else text
 
 
-def mark(message: str) -> str:
+def tr_noop(message: str) -> str:
     """Return the message itself: a literal that is stored in English, and that `tr` gets where it is shown."""
     return message
 

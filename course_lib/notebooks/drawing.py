@@ -12,7 +12,7 @@ from course_lib.language import words
 from course_lib.language.words import tr
 
 FOLDER = Path(__file__).with_name("drawings")
-# How road() shows the reader's place: the color of the box, and the position of the text above it.
+# How overview() shows the reader's place: the color of the box, and the position of the text above it.
 HERE = '<style>[id="{stop}"] rect {{ fill: #fbe3c8; stroke: #8f4a08 }} #here {{ display: inline }}</style>\n'
 
 
@@ -61,12 +61,12 @@ def drawing(name: str) -> Drawing:
     raise UsageError(tr("drawing {name!r} does not exist; allowed: {names}", name=name, names=", ".join(names)))
 
 
-def road(notebook: str | None = None) -> Drawing:
+def overview(notebook: str | None = None) -> Drawing:
     """Return the drawing of the eight notebooks and what each hands to the next.
 
     "You are here" is at `notebook`, a file name without its ending such as "03_tokenizers"; None marks no place.
     """
-    svg = drawing("road").svg
+    svg = drawing("overview").svg
     if notebook is None:
         return Drawing(svg)
     box = re.search(rf'<g id="{re.escape(notebook)}">\n<rect x="(\d+)" y="(\d+)"', svg)

@@ -29,7 +29,7 @@ class PrefixRun(Run):
     """A run that trains a prefix or, for comparison, the whole base model (model.base) on the texts in data.input."""
 
     settings_class = PrefixConfig
-    verb = "prefix train"
+    command = "prefix train"
     settings: PrefixConfig
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
 # Ticks of a logarithmic axis [nats].
@@ -88,7 +88,7 @@ def ladder(bits: Mapping[str, float], nats_per_bit: float) -> Any:
 
 
 # What `scaling` is drawn over.
-SIZES = mark("parameters"), mark("tokens")
+SIZES = tr_noop("parameters"), tr_noop("tokens")
 
 
 def scaling(panels: Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]) -> Any:
@@ -129,7 +129,7 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
 def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
     """Draw what each rank holds under ZeRO: a panel per stage, whose parts in `rows` are sharded, the others copied."""
     figure, axes = subplots(len(rows), height=2.6, width=10.0)
-    kinds = {mark("weights"): 2, mark("gradients"): 2, mark("optimizer states"): 12}
+    kinds = {tr_noop("weights"): 2, tr_noop("gradients"): 2, tr_noop("optimizer states"): 12}
     for axis, (stage, sharded) in zip(axes, rows.items(), strict=True):
         for row, kind in enumerate(kinds):
             for rank in range(ranks):

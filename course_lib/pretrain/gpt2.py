@@ -27,7 +27,7 @@ class Gpt2(Run):
     """A run that trains a GPT-2 or GPT-NeoX model to predict the next token in the token files in data.input."""
 
     settings_class: ClassVar[type[PretrainConfig]] = PretrainConfig
-    verb = "pretrain"
+    command = "pretrain"
     # Names of trained weights that the exported model does not have.
     not_exported: ClassVar[tuple[str, ...]] = ()
     settings: PretrainConfig

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_write
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.training.run import ENDLESS
 
 FORMAT = 1  # version of the cache files; a new version does not reuse old files
@@ -180,7 +180,7 @@ class GptDataset:
         own = np.ascontiguousarray(sizes[documents.start : documents.stop], np.int32)
         self.tokens = int(own.sum(dtype=np.int64))  # tokens per epoch
         if self.tokens <= seq_length:
-            message = mark("{tokens} tokens are fewer than data.seq_length + 1 = {needed}; give more text")
+            message = tr_noop("{tokens} tokens are fewer than data.seq_length + 1 = {needed}; give more text")
             raise CourseError(tr(message, tokens=self.tokens, needed=seq_length + 1))
         self.epochs = epochs_needed(self.tokens, seq_length, samples)
         self.separate = separate_last_epoch(self.tokens, seq_length, samples, self.epochs)

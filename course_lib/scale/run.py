@@ -18,7 +18,7 @@ from loguru import logger
 
 from course_lib.corpus.report import from_dict
 from course_lib.errors import CourseError, UsageError, one_line
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import default_workers, ordered_map
 from course_lib.scale.config import FREE, Engine, ScaleConfig
@@ -87,7 +87,7 @@ def _submit(settings: ScaleConfig, stages: Sequence[Stage]) -> str:
     # No sbatch, or one that refuses the job and has printed why.
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
         raise CourseError(f"slurm: the jobs could not be submitted: {one_line(error)}") from None
-    message = mark("jobs submitted, the last is {job}; course scale status {folder}")
+    message = tr_noop("jobs submitted, the last is {job}; course scale status {folder}")
     return tr(message, job=last.job_id, folder=settings.output)
 
 
@@ -122,7 +122,7 @@ def mend(stage: Stage) -> None:
     """Begin the tasks of a stage anew if a unit is not done, or has missing or truncated files."""
     store = stage.store
     for unit in store.broken(stage.name):
-        message = mark("{stage}: unit {unit} has missing or truncated files and is made again")
+        message = tr_noop("{stage}: unit {unit} has missing or truncated files and is made again")
         print(tr(message, stage=stage.name, unit=unit), file=sys.stderr)
         store.remove(f"{stage.name}/done/{unit}.json")
     try:
@@ -138,7 +138,7 @@ def mend(stage: Stage) -> None:
 def summary(store: Store) -> str:
     """Return what a finished run wrote, as one line in the reader's language."""
     note = store.marker(Merge.name, "all")
-    message = mark("{documents:,} documents, {tokens:,} tokens → {prefix}.bin, .idx")
+    message = tr_noop("{documents:,} documents, {tokens:,} tokens → {prefix}.bin, .idx")
     counts = tr(message, prefix=store.url("merged/tokens"), **note)
     names = [f"{Merge.name}/{kind}.report.json" for kind in ("wikipedia", "webtext")]
     found = [from_dict(store.json(name)) for name in names if name in store.sizes(Merge.name)]

@@ -22,7 +22,7 @@ from course_lib.corpus.repeats import Flags, Positions, Signatures, near_repeate
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, one_line
-from course_lib.language.words import mark
+from course_lib.language.words import tr_noop
 from course_lib.scale import inputs, search
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.store import Store
@@ -51,7 +51,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
 
     type = "course"
     # What a unit is called in `course scale status`.
-    kind = mark("shard")
+    kind = tr_noop("shard")
     # The class of the stage that has to be done before this one.
     before: Any = None
 
@@ -115,7 +115,7 @@ class Stage(PipelineStep):  # type: ignore[misc]
 class Split(Stage):
     """Gets the inputs and cuts each into shards."""
 
-    name, kind = "split", mark("input")
+    name, kind = "split", tr_noop("input")
 
     def tasks(self) -> int:
         """Return the number of inputs."""
@@ -191,7 +191,7 @@ class _WebShards(Stage):
 class _Search(Stage):
     """A stage whose units are ranges of a column; it finds the keys of values that occur earlier."""
 
-    kind, column, kept = mark("range"), "", ""
+    kind, column, kept = tr_noop("range"), "", ""
 
     def units(self) -> list[str]:
         return search.ranges(self.store, self.column)

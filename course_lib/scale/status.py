@@ -9,7 +9,7 @@ import psutil
 
 from course_lib.errors import CourseError
 from course_lib.language.columns import aligned
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.scale.config import ScaleConfig
 from course_lib.scale.stages import Stage
 from course_lib.scale.store import Store
@@ -81,13 +81,13 @@ def table(stages: list[StageStatus]) -> str:
         rows.append((one.name, tasks, units, str(one.running or ""), _duration(one.seconds_left)))
     lines = aligned(rows)
     for one in stages:
-        message = mark("{stage}: task {task}: {reason}")
+        message = tr_noop("{stage}: task {task}: {reason}")
         lines += [tr(message, stage=one.name, task=rank, reason=why) for rank, why in one.failures.items()]
     current = next((one for one in stages if one.seconds_left != 0), None)
     if current is None:
         return "\n".join([*lines, tr("all stages are done")])
     after = len(stages) - stages.index(current) - 1
-    message = mark("time left for {stage}: {time}; then {after} stages (`course scale plan`)")
+    message = tr_noop("time left for {stage}: {time}; then {after} stages (`course scale plan`)")
     return "\n".join([*lines, tr(message, stage=current.name, time=_duration(current.seconds_left), after=after)])
 
 

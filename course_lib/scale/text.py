@@ -8,7 +8,7 @@ from course_lib.corpus import webtext, wikipedia
 from course_lib.corpus.report import CorpusReport
 from course_lib.errors import CourseError
 from course_lib.japanese.pipeline import segment_file
-from course_lib.language.words import mark
+from course_lib.language.words import tr_noop
 from course_lib.pretrain.encode import tokenize
 from course_lib.pretrain.indexed import merge
 from course_lib.scale.stages import Clean, Documents, Exact, Lines, Near, RepeatedLines, Split, Stage
@@ -35,7 +35,7 @@ class Segment(Stage):
 class _Whole(Stage):
     """A stage of one task that reads all shards."""
 
-    kind = mark("whole")
+    kind = tr_noop("whole")
 
     def tasks(self) -> int:
         """Return 1."""

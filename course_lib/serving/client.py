@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from course_lib.errors import CourseError, one_line
 from course_lib.generation import byte_tokens
 from course_lib.generation.codec import Codec, Generated, before_end, decode
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.serving.config import AskConfig
 from course_lib.serving.request import DTYPES, INPUTS, MODEL, OUTPUTS, word_list
 
@@ -55,7 +55,7 @@ class Client:
             raise CourseError(tr("{url}: no server answers; `course serve DIR` starts one", url=self.url)) from error
         # Not the address of a server, or not a server of this protocol
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            message = mark("{url}: does not answer as a Triton server: {error}")
+            message = tr_noop("{url}: does not answer as a Triton server: {error}")
             raise CourseError(tr(message, url=self.url, error=one_line(error))) from error
         if response.is_error and isinstance(answer, dict) and "error" in answer:
             raise CourseError(f"{self.url}: {' '.join(str(answer['error']).split())}")
@@ -66,7 +66,7 @@ class Client:
             }
         # JSON of another kind, or numbers that a tensor has no place for
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            message = mark("{url}: does not answer as a Triton server: {error}")
+            message = tr_noop("{url}: does not answer as a Triton server: {error}")
             raise CourseError(tr(message, url=self.url, error=one_line(error))) from error
 
 

@@ -17,7 +17,7 @@ from course_lib.generation.generator import Generator
 from course_lib.gptsan import config as gptsan_config
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.generate import GPTSanGenerator
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.prefix import files
 from course_lib.prefix import products as prefix
 from course_lib.prefix.config import FILE
@@ -32,9 +32,16 @@ START = "ある町に、"
 LETTER = "友だちの結衣と一緒に、水族館へ行きました。"
 # Fonts of the reader's system, so that the page loads nothing from elsewhere.
 FONT = ("system-ui", "Noto Sans CJK JP", "sans-serif")
-HEAD = mark("Three models of the course. They know the small world, nothing else.")
-HEAD_OF_OTHERS = mark("Three models of the course.")
-GENRES = mark("tale"), mark("weather"), mark("recipe"), mark("match"), mark("diary"), mark("letter")  # `tr` gets them
+HEAD = tr_noop("Three models of the course. They know the small world, nothing else.")
+HEAD_OF_OTHERS = tr_noop("Three models of the course.")
+GENRES = (
+    tr_noop("tale"),
+    tr_noop("weather"),
+    tr_noop("recipe"),
+    tr_noop("match"),
+    tr_noop("diary"),
+    tr_noop("letter"),
+)  # `tr` gets them
 
 
 class Mixed(GPTSanGenerator):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from course_lib.errors import UsageError
 from course_lib.generation.config import LEAST, MOST
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -299,13 +299,13 @@ def _tensor_from_json(sent: Mapping[str, Any], declared: TritonTensor, rows: int
 
     name, dtype, shape = sent["name"], sent["datatype"], sent["shape"]
     if dtype != declared.dtype:
-        message = mark("{name}: {kind} is not allowed; allowed: {allowed}")
+        message = tr_noop("{name}: {kind} is not allowed; allowed: {allowed}")
         raise UsageError(tr(message, name=name, kind=dtype, allowed=declared.dtype))
     sizes = (max(rows, 1), *declared.dims)
     fits = [size >= 0 and allowed in (size, -1) for size, allowed in zip(shape, sizes, strict=False)]
     if len(shape) != len(sizes) or not all(fits):
         allowed = ", ".join("n" if size == -1 else str(size) for size in sizes)
-        message = mark("{name}: shape {shape} is not allowed; allowed: [{allowed}]")
+        message = tr_noop("{name}: shape {shape} is not allowed; allowed: [{allowed}]")
         raise UsageError(tr(message, name=name, shape=shape, allowed=allowed))
     return torch.from_numpy(np.array(sent["data"], DTYPES[dtype]).reshape(shape))
 

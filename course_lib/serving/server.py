@@ -31,7 +31,7 @@ import psutil
 
 from course_lib.errors import CourseError
 from course_lib.files import temporary_folder
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.progress import progress
 from course_lib.serving import repository
 from course_lib.serving.repository import QUEUE
@@ -55,7 +55,7 @@ LOOPBACK = "127.0.0.1"
 STUB = Path("python_backend_stubs", f"{sys.version_info.major}.{sys.version_info.minor}", "triton_python_backend_stub")
 BACKEND = [Path("backends", "python", name) for name in ("libtriton_python.so", "triton_python_backend_utils.py")]
 SHARED = Path("/dev/shm")  # memory shared by Triton and the model process
-TAKEN = mark("Address already in use")  # the system's word, which `tr` gets
+TAKEN = tr_noop("Address already in use")  # the system's word, which `tr` gets
 DRAIN = 30  # seconds that running requests have to finish when the server is stopped
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal that a process receives when its parent dies
 MODEL_FAILED = re.compile(r'Failed to create instance: (?:TritonModelException: )?(.+?)(?:\\n|"?$)', re.M)
@@ -96,7 +96,7 @@ class Server:
         # Triton 2.51 stays ready then, and answers every request with an error.
         for model in self.models:
             if not _runs(model):
-                reason = mark("the model's process {pid} ended; the system kills it if memory runs out")
+                reason = tr_noop("the model's process {pid} ended; the system kills it if memory runs out")
                 raise CourseError(tr(reason, pid=model.pid))
 
 

@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origi
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from course_lib.errors import UsageError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.settings import profiles
 
 # The modules that declare the sections of a profile, each section beside its dataclass. They stand in lower rooms than
@@ -36,16 +36,16 @@ STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 Settings = TypeVar("Settings")
 # pydantic's messages by the type of the error, so that they are translated; it keeps their fields in the error's `ctx`.
 EXPECTED = {
-    "int_type": mark("input should be a valid integer"),
-    "float_type": mark("input should be a valid number"),
-    "bool_type": mark("input should be a valid boolean"),
-    "string_type": mark("input should be a valid string"),
-    "tuple_type": mark("input should be a valid array"),
-    "greater_than": mark("input should be greater than {gt}"),
-    "greater_than_equal": mark("input should be greater than or equal to {ge}"),
-    "less_than": mark("input should be less than {lt}"),
-    "less_than_equal": mark("input should be less than or equal to {le}"),
-    "literal_error": mark("input should be one of {expected}"),
+    "int_type": tr_noop("input should be a valid integer"),
+    "float_type": tr_noop("input should be a valid number"),
+    "bool_type": tr_noop("input should be a valid boolean"),
+    "string_type": tr_noop("input should be a valid string"),
+    "tuple_type": tr_noop("input should be a valid array"),
+    "greater_than": tr_noop("input should be greater than {gt}"),
+    "greater_than_equal": tr_noop("input should be greater than or equal to {ge}"),
+    "less_than": tr_noop("input should be less than {lt}"),
+    "less_than_equal": tr_noop("input should be less than or equal to {le}"),
+    "literal_error": tr_noop("input should be one of {expected}"),
 }
 
 
@@ -95,7 +95,7 @@ def sections(path: Path) -> dict[str, dict[str, Any]]:
         for name, values in _mapping(path, chapter, inner).items():
             section = f"{chapter}.{name}"
             if section not in known:
-                message = mark("{section}: unknown section; allowed: {known}")
+                message = tr_noop("{section}: unknown section; allowed: {known}")
                 reason = tr(message, section=section, known=", ".join(known))
                 raise UsageError(f"{path.name}: {reason}")
             found[section] = _mapping(path, section, values)
@@ -107,7 +107,7 @@ def _mapping(path: Path, key: str, value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        message = mark("{key}: {value!r} is not allowed: expected `key: value` settings")
+        message = tr_noop("{key}: {value!r} is not allowed: expected `key: value` settings")
         raise UsageError(f"{path.name}: {tr(message, key=key, value=value)}")
     return value
 

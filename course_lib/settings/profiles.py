@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
@@ -51,7 +51,7 @@ def profile_file(profile: str | None = None) -> Path:
     path = next((path for path in candidates if chosen.endswith(".yaml") and path.is_file()), None)
     where = f"{VARIABLE if profile is None else 'profile'}: {chosen}"
     if path is None:
-        message = mark("{where}: is not a profile; allowed: {all}, or the path of a YAML file that extends one")
+        message = tr_noop("{where}: is not a profile; allowed: {all}, or the path of a YAML file that extends one")
         raise UsageError(tr(message, where=where, all=", ".join(BUNDLED)))
     if path.stem in BUNDLED:
         raise UsageError(tr("{where}: give the file another name than that of a bundled profile", where=where))
@@ -134,7 +134,7 @@ def _chain(path: Path) -> dict[Path, dict[str, Any]]:
         if base is None:
             return files
         if not isinstance(base, str):
-            message = mark("{path}: extends: {named!r}: expected the name or path of a file")
+            message = tr_noop("{path}: extends: {named!r}: expected the name or path of a file")
             raise UsageError(tr(message, path=path, named=base))
         path = find_settings_file(base, path.parent).absolute()
     raise UsageError(tr("{path} extends itself", path=path))

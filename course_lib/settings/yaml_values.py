@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from course_lib.errors import UsageError, one_line
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 
 # Values that a text may stand for. Aliases of aliases can make billions of a text of some hundred bytes.
 MOST = 100_000
@@ -118,7 +118,7 @@ def merged(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         try:
             change = parse(text)
         except yaml.YAMLError as error:
-            message = mark("--set {override!r}: expected section.key=value: {error}")
+            message = tr_noop("--set {override!r}: expected section.key=value: {error}")
             raise UsageError(tr(message, override=override, error=one_line(error))) from None
         for part in reversed(key.split(".")):
             change = {part: change}

@@ -11,7 +11,7 @@ from tokenizers import models
 from course_lib.errors import CourseError
 from course_lib.japanese import normalize, split_sentences
 from course_lib.japanese.pipeline import segment_file
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
@@ -50,7 +50,7 @@ def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str
     """Return {algorithm: {size that the texts support: characters per token on the last tenth of the texts}}."""
     at = len(texts) * 9 // 10
     held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
-    algorithms = {mark("BPE, segmented"): True, mark("BPE, raw"): False, mark("Unigram, raw"): False}
+    algorithms = {tr_noop("BPE, segmented"): True, tr_noop("BPE, raw"): False, tr_noop("Unigram, raw"): False}
     measured: dict[str, dict[int, float]] = {}
     with progress(len(algorithms) * len(sizes), "tokenizer", "training") as bar:
         for (label, segmented), size in product(algorithms.items(), sizes):

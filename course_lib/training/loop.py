@@ -198,7 +198,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
 
 def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Callable[[str], None]) -> Trained:
     """Start the ranks, each of which calls `train`, and wait for them. They check again what is checked here."""
-    if not run.verb:
+    if not run.command:
         raise UsageError(f"launch.ranks: {found.ranks} is not allowed: no command trains {run.title()}; allowed: 1")
     run = run_dir.with_batch_of_run(run, found.ranks, on_message)
     settings: RunConfig = run.settings

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from course_lib.checkpoints.number_formats import BYTES
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.training.parameter_groups import decays
 from course_lib.training.settings import RunConfig
 
@@ -228,11 +228,11 @@ def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
     # The optimizer step comes after the activations and logits are freed, so it shares their memory.
     after_bytes = max(0, step_bytes - backward_bytes - model.activations - model.logits)
     parts = states | {
-        mark("activations"): model.activations,
-        mark("logits"): model.logits,
-        mark("buffers"): backward_bytes + after_bytes,
+        tr_noop("activations"): model.activations,
+        tr_noop("logits"): model.logits,
+        tr_noop("buffers"): backward_bytes + after_bytes,
     }
-    parts[mark("allowance")] = CONTEXT + int(FRAGMENTATION * sum(parts.values()))
+    parts[tr_noop("allowance")] = CONTEXT + int(FRAGMENTATION * sum(parts.values()))
     return Plan(settings, ranks, parts, host)
 
 
@@ -247,9 +247,9 @@ def _plain_states(settings: RunConfig, model: Sizes, ranks: int) -> dict[str, in
     if settings.optimizer.name == "muon":
         optimizer -= FP32 * sum(map(sum, model.matrices))
     return {
-        mark("weights"): MASTER * trained + BYTES[settings.precision.dtype] * sum(model.frozen),
-        mark("gradients"): FP32 * trained * _accumulates(settings, ranks),
-        mark("optimizer"): optimizer,
+        tr_noop("weights"): MASTER * trained + BYTES[settings.precision.dtype] * sum(model.frozen),
+        tr_noop("gradients"): FP32 * trained * _accumulates(settings, ranks),
+        tr_noop("optimizer"): optimizer,
     }
 
 
@@ -315,7 +315,7 @@ def _deepspeed_states(settings: RunConfig, model: Sizes, ranks: int) -> tuple[di
         if zero.offload_param:
             host += sharded
             weights = persistent
-    return {mark("weights"): weights, mark("gradients"): gradients, mark("optimizer"): optimizer}, host
+    return {tr_noop("weights"): weights, tr_noop("gradients"): gradients, tr_noop("optimizer"): optimizer}, host
 
 
 def _groups(model: Sizes, ranks: int) -> list[tuple[list[int], int]]:

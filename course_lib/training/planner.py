@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from course_lib.errors import UsageError
 from course_lib.language.columns import padded
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.training.memory import GB, Plan, plan
 from course_lib.training.settings import BatchConfig
 
@@ -129,7 +129,7 @@ def table(settings: Any, ranks: int | None = None) -> str:
         # GPTSAN and prefixes have no other kernel
         "attention": getattr(settings.model, "attention", "sdpa"),
     }
-    names = (*chosen.parts, mark("total"), mark("host"))
+    names = (*chosen.parts, tr_noop("total"), tr_noop("host"))
     lines = [
         tr("{parameters}, {gpus}, {dtype}, micro batch {micro} × {length} tokens, {attention} attention", **run),
         tr(

@@ -35,7 +35,7 @@ class Run(ABC):
 
     settings_class: ClassVar[type]
     # The words of the `course` command that trains this kind, which several ranks run; "": it trains on one rank only.
-    verb: ClassVar[str] = ""
+    command: ClassVar[str] = ""
     settings: Any  # a RunConfig with the keys of this kind; all paths are absolute
 
     def __init__(self, settings: Any) -> None:

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from course_lib.checkpoints import tokenizer_settings
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, atomic_write, read_json, read_record, require_other
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.settings import config
 from course_lib.training import checkpoint, log
 from course_lib.training.deepspeed_config import deepspeed_json
@@ -61,7 +61,7 @@ def sole_user(folder: Path) -> Iterator[None]:
                     lock.unlink(missing_ok=True)
                 raise
     except Timeout:
-        message = mark("{folder}: another process is training here; choose another engine.output_dir")
+        message = tr_noop("{folder}: another process is training here; choose another engine.output_dir")
         raise CourseError(tr(message, folder=folder)) from None
 
 
@@ -87,7 +87,7 @@ def require_own(run: Run) -> None:
     # Ranks that fail at once leave only what they print, and samples may have been looked at before the training.
     others = [name for name in found if not name.startswith(".") and name not in (OUTPUT, INDEX_CACHE)]
     if others and not _is_run(run, folder):
-        message = mark("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
+        message = tr_noop("engine.output_dir: {folder} holds other files; allowed: a new folder, or a run to resume")
         raise UsageError(tr(message, folder=folder))
 
 
@@ -104,7 +104,7 @@ def require_usable(
     whole = checkpoint.whole_checkpoints(folder)
     if not whole:
         checkpoint.require_undamaged(folder)
-        nothing = mark("nothing to resume in {folder}: training from the start")
+        nothing = tr_noop("nothing to resume in {folder}: training from the start")
         return 0, [tr(nothing, folder=folder)] if resume else []
     if not resume:
         raise UsageError(
@@ -117,11 +117,11 @@ def require_usable(
     latest, remarks = whole[0], []
     for damaged in map(checkpoint.damage, checkpoint.newer_than(folder, checkpoint.step_of(latest))):
         if damaged:
-            line = mark("{problem}; the run continues from {checkpoint}")
+            line = tr_noop("{problem}; the run continues from {checkpoint}")
             remarks.append(tr(line, problem=damaged, checkpoint=latest.name))
     ranks, saved_by = batch.total // batch.local, checkpoint.ranks_of(latest)
     if ranks != saved_by:
-        line = mark("{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ")
+        line = tr_noop("{checkpoint}: number of ranks {before} → {ranks}; dropout masks and the order of sums differ")
         remarks.append(tr(line, checkpoint=latest.name, before=saved_by, ranks=ranks))
     if earlier.lengths() != settings.lengths():
         remarks.append(tr("the training length was changed: learning rate and sample order now follow the new one"))

@@ -35,7 +35,7 @@ def start(run: Run, nodes: Nodes, steps: int | None, resume: bool, on_message: C
     folder: Path = run.settings.engine.output_dir
     # The ranks of all nodes can read it there.
     settings_file = folder / f".ranks-{os.getpid()}.yaml"
-    command = [*COURSE, *run.verb.split(), "-c", str(settings_file), *(["--resume"] if resume else [])]
+    command = [*COURSE, *run.command.split(), "-c", str(settings_file), *(["--resume"] if resume else [])]
     try:
         settings_file.write_text(config.to_yaml(run.settings), encoding="utf8")
         Watch(run, nodes, steps, on_message).follow(commands_of_ranks(command, run.settings, nodes))

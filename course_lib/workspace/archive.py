@@ -14,7 +14,7 @@ from zipfile import ZIP_LZMA, BadZipFile, ZipFile, ZipInfo
 
 from course_lib import files
 from course_lib.errors import CourseError
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.workspace import manifests
 from course_lib.workspace import products as workspace
 from course_lib.workspace.manifests import Manifest
@@ -97,6 +97,6 @@ def _verified(folder: Path, source: Path) -> Manifest:
         not (folder / name).is_file() or files.sha256(folder / name) != facts["sha256"]
         for name, facts in manifest["outputs"].items()
     ):
-        message = mark("{path}: is not a complete archive: {name} differs from its manifest")
+        message = tr_noop("{path}: is not a complete archive: {name} differs from its manifest")
         raise CourseError(tr(message, path=source, name=folder.name))
     return manifest

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.errors import UsageError
-from course_lib.language.words import language, mark, tr
+from course_lib.language.words import language, tr, tr_noop
 from course_lib.paths import NOTEBOOKS
 from course_lib.workspace.products import Product
 
@@ -47,14 +47,14 @@ class Chapter:
 
 
 CHAPTERS = (
-    Chapter(1, "corpus", mark("Corpus"), {"01_corpus_prep": "corpus"}),
-    Chapter(2, "japanese", mark("Normalization and segmentation"), {"02_normalize_and_segment": "japanese"}),
-    Chapter(3, "subword", mark("Tokenizers"), {"03_tokenizers": "subword"}),
-    Chapter(4, "pretrain", mark("GPT-2 pretraining with DeepSpeed ZeRO-2"),
+    Chapter(1, "corpus", tr_noop("Corpus"), {"01_corpus_prep": "corpus"}),
+    Chapter(2, "japanese", tr_noop("Normalization and segmentation"), {"02_normalize_and_segment": "japanese"}),
+    Chapter(3, "subword", tr_noop("Tokenizers"), {"03_tokenizers": "subword"}),
+    Chapter(4, "pretrain", tr_noop("GPT-2 pretraining with DeepSpeed ZeRO-2"),
             {"04_gpt2_by_hand": "by_hand", "04_gpt2_zero2_pretraining": "pretrain"}),
-    Chapter(5, "gptsan", mark("GPTSAN: extra stage and spout"), {"05_gptsan_extra_stage": "gptsan"}),
-    Chapter(6, "prefix", mark("Prefix tuning"), {"06_prefix_tuning": "prefix"}),
-    Chapter(7, "serving", mark("FasterTransformer conversion and serving"),
+    Chapter(5, "gptsan", tr_noop("GPTSAN: extra stage and spout"), {"05_gptsan_extra_stage": "gptsan"}),
+    Chapter(6, "prefix", tr_noop("Prefix tuning"), {"06_prefix_tuning": "prefix"}),
+    Chapter(7, "serving", tr_noop("FasterTransformer conversion and serving"),
             {"07_fastertransformer_conversion": "serving"}),
 )  # fmt: skip
 

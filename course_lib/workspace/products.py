@@ -16,7 +16,7 @@ from typing import Any, Literal
 from filelock import FileLock
 
 from course_lib import files
-from course_lib.language.words import mark, tr
+from course_lib.language.words import tr, tr_noop
 from course_lib.paths import REPOSITORY
 
 # `data` and `root` are part of this module's interface: workspace.data(…)
@@ -205,7 +205,7 @@ def lock_path(folder: Path) -> Path:
 def _announce(product: Product, state: State, inputs: list[Path], settings: Any) -> None:
     """Print what is built and why, and which of its sources this process cannot build with."""
     for code in filter(sources.is_edited, product.modules()):
-        message = mark("{code} was edited after this process loaded it; restart the process (the kernel) to use it")
+        message = tr_noop("{code} was edited after this process loaded it; restart the process (the kernel) to use it")
         print(tr(message, code=code), flush=True)
     reason, title = state.reason or tr("missing"), product.trains(inputs, settings)
     if title:

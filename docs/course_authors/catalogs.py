@@ -2,7 +2,7 @@
 
 notebooks.po has the Markdown cells and the texts of code cells, each under its notebook and cell ("03_tokenizers
 c03-007"); pages.po has the Markdown pages, cut by pages.py; course.po, in the package, has what the library says: the
-calls of `tr`, `mark` and `progress`, which Babel (https://babel.pocoo.org) finds, and the texts of the exercises. The
+calls of `tr`, `tr_noop` and `progress`, which Babel (https://babel.pocoo.org) finds, and the texts of exercises. The
 library reads it compiled, as course.mo. If an English text changes, its translation is kept, shown and listed as fuzzy
 until a translator accepts it; if only numbers change, they change in the translation, too.
 """
@@ -38,8 +38,11 @@ LIBRARY = REPOSITORY / "course_lib"
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 # A field of a message, with its format: {number}, {share:.1%}.
 FIELD = re.compile(r"\{[^{}]*\}")
-# Functions whose first argument is a message; the help of a verb; the unit and the label of a progress bar.
-KEYWORDS: tuple[dict[str, Any], ...] = ({"tr": None, "mark": None, "Verb": (2,), "progress": (2,)}, {"progress": (3,)})
+# Functions whose first argument is a message; the help of a command; the unit and the label of a progress bar.
+KEYWORDS: tuple[dict[str, Any], ...] = (
+    {"tr": None, "tr_noop": None, "Command": (2,), "progress": (2,)},
+    {"progress": (3,)},
+)
 
 
 class Entry(NamedTuple):

@@ -1,4 +1,4 @@
-"""The verbs for authors: `course words` and `course notebooks`."""
+"""The commands for authors: `course words` and `course notebooks`."""
 
 from typing import Annotated
 

@@ -25,7 +25,7 @@ LIBRARY = Path(course_lib.__file__).parent
 PACKAGES = sorted(path.parent.name for path in LIBRARY.glob("*/__init__.py") if path.parent.name != "exercises")
 # "* " at the start of a line, which begins an element of a list, or a character with a meaning in reStructuredText.
 MARKUP = re.compile(r"^(\s*\* )|([\\*|]|_(?!\w))", re.MULTILINE)
-LEFT_OUT = re.compile(r"(^|_)(cli|verbs|notebook_bar)$")
+LEFT_OUT = re.compile(r"(^|_)(cli|command_table|notebook_bar)$")
 
 
 def modules(package: str) -> list[str]:

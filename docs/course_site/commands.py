@@ -1,10 +1,11 @@
-"""The reference of commands and settings, from what `--help` prints: verbs.py, command.py, the settings classes."""
+"""The reference of commands and settings, from what `--help` prints, and from the settings classes."""
 
 import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from course_lib.command_line import verbs
+from course_lib.command_line import command_table
+from course_lib.command_line.command_table import COMMANDS, PARTS
 from course_lib.command_line.from_options import settings_class
 from course_lib.language.words import SOURCE
 from course_lib.settings import config, profiles
@@ -17,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 from course_authors.pages import anchor
 from course_site import page
 
-# Argument of a page's `commands` directive → the parts of the road whose commands it lists.
+# Argument of a page's `commands` directive → the parts of the course whose commands it lists.
 PAGES = {
     "corpus": ("Corpus",),
     "world": ("A small world",),
@@ -34,7 +35,7 @@ PAGES = {
 
 def page_of(words: str) -> str:
     """Return the page that lists a command, such as docs/reference/commands-corpus."""
-    part = next(part for part, commands in verbs.ROAD.items() if words in commands)
+    part = next(part for part, commands in PARTS.items() if words in commands)
     name = next(name for name, parts in PAGES.items() if part in parts)
     return f"docs/reference/commands-{name}"
 
@@ -46,14 +47,14 @@ class Commands(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return a section per command."""
-        own = [words for words in verbs.VERBS if page_of(words) == f"docs/reference/commands-{self.arguments[0]}"]
+        own = [words for words in COMMANDS if page_of(words) == f"docs/reference/commands-{self.arguments[0]}"]
         if not own:
             raise self.error(f"no commands for {self.arguments[0]!r}; allowed: {', '.join(PAGES)}")
-        self.env.note_dependency(inspect.getfile(verbs))
+        self.env.note_dependency(inspect.getfile(command_table))
         return [self._command(words) for words in own]
 
     def _command(self, words: str) -> nodes.section:
-        function = verbs.VERBS[words].function()
+        function = COMMANDS[words].function()
         settings = settings_class(function)
         self.env.note_dependency(inspect.getfile(function))
         command = _find(words)
@@ -79,9 +80,9 @@ class CommandList(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the table."""
         rows = []
-        for words, verb in verbs.VERBS.items():
+        for words, command in COMMANDS.items():
             name = page.document(page_of(words), anchor(f"course {words}"), page.code(f"course {words}"))
-            rows.append((name, verb.help))
+            rows.append((name, command.help))
         return [page.table(("command", "what it does"), rows)]
 
 
@@ -96,7 +97,7 @@ class ProfileSections(SphinxDirective):
         self.env.note_dependency(inspect.getfile(settings))
         built = page.section(self, name, [name])
         built += [page.paragraph(" ".join(part.split())) for part in (inspect.getdoc(settings) or "").split("\n\n")]
-        users = [words for words, verb in verbs.VERBS.items() if settings_class(verb.function()) is settings]
+        users = [words for words, command in COMMANDS.items() if settings_class(command.function()) is settings]
         if users:
             links = [
                 page.document(page_of(words), anchor(f"course {words}"), page.code(f"course {words}"))
@@ -122,7 +123,7 @@ def _shown(values: dict[str, Any], key: str) -> list[nodes.Node]:
 
 def _find(words: str) -> Any:
     """Return the loaded command: click's, or that of the copy of click inside Typer."""
-    command: Any = verbs.app
+    command: Any = command_table.app
     for word in words.split():
         command = command.commands[word]
     return command.load()
@@ -142,7 +143,7 @@ def _settings(cls: type, prefix: str) -> nodes.definition_list:
 
 def _all_listed(_app: Sphinx, env: BuildEnvironment) -> Iterable[str]:
     """Fail if a command has no page in the English edition."""
-    pages = set(map(page_of, verbs.VERBS))
+    pages = set(map(page_of, COMMANDS))
     if env.config.language == SOURCE and (missing := pages - env.found_docs):
         raise ExtensionError(f"commands without a page: {', '.join(sorted(missing))}")
     return ()

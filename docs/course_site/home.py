@@ -1,9 +1,9 @@
-"""The road of the course on the home page, with a link on each notebook."""
+"""The course at a glance on the home page, with a link on each notebook."""
 
 import re
 from html import escape
 
-from course_lib.notebooks.drawing import road
+from course_lib.notebooks.drawing import overview
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -12,18 +12,18 @@ from sphinx.util.osutil import relative_uri
 STOP = re.compile(r'<g id="(\w+)">\n(.*?)</g>', re.DOTALL)
 
 
-class Road(SphinxDirective):
+class Overview(SphinxDirective):
     """The drawing as SVG inside the page, so that its boxes can be links."""
 
     def run(self) -> list[nodes.Node]:
         """Return the drawing."""
-        drawing = road()
+        drawing = overview()
         # As an image, the drawing would hide its links from screen readers.
         picture = drawing.svg.replace(' role="img"', f' role="group" aria-label="{escape(drawing.alt)}"', 1)
         picture = STOP.sub(self._link, picture)
         # After a search, Sphinx asks the parent of each hit for its place on the page, which these two do not have.
         picture = re.sub("<(title|desc)", r'<\1 class="nohighlight"', picture)
-        frame = f'<div class="road" role="region" aria-label="{escape(drawing.title)}" tabindex="0">{picture}</div>'
+        frame = f'<div class="overview" role="region" aria-label="{escape(drawing.title)}" tabindex="0">{picture}</div>'
         return [nodes.raw("", frame, format="html", classes=["no-search"])]
 
     def _link(self, stop: re.Match[str]) -> str:
@@ -34,4 +34,4 @@ class Road(SphinxDirective):
 
 def setup(app: Sphinx) -> None:
     """Register the directive."""
-    app.add_directive("road", Road)
+    app.add_directive("overview", Overview)

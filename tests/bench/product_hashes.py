@@ -5,7 +5,7 @@ For changes that must not change what the course writes:
     python -m tests.bench.product_hashes > before.txt      # and after the change
     python -m tests.bench.product_hashes | diff before.txt -
 
-Every product is made by its `course` verb, so the script survives any change inside the library. Sources are the bundled data and
+Every product is made by its `course` command, so the script survives any change inside the library. Sources are the bundled data and
 models with random weights. On one machine, losses are the same bits.
 """
 
@@ -30,7 +30,7 @@ SHORT = ["--set", "engine.max_steps=30", "--set", "engine.logging_freq=1", "--se
 
 
 def course(*arguments: object) -> None:
-    """Run a verb in this checkout."""
+    """Run a command in this checkout."""
     command = [sys.executable, "-m", "course_lib.cli", *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -1,4 +1,4 @@
-"""Malformed files of each kind that a verb reads: one line and a code, no traceback, no endless loop, nothing written."""
+"""Malformed files of each kind that a command reads: one line and a code, no traceback, no endless loop, nothing written."""
 
 import json
 import struct
@@ -54,7 +54,7 @@ def header(name: str, change: Callable[[dict[str, Any]], Any]) -> Damage:
 
 
 def one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Run a verb, which fails with a line and code 1 or 2."""
+    """Run a command, which fails with a line and code 1 or 2."""
     capsys.readouterr()
     assert cli._main(arguments) in (1, 2)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("course: ")]
@@ -88,15 +88,15 @@ MODELS: dict[str, Damage] = {
 }
 
 
-@pytest.mark.parametrize("verb", ["generate", "ft export", "gguf export"])
+@pytest.mark.parametrize("command", ["generate", "ft export", "gguf export"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_models(kind: str, verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models(kind: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = bases.folder(tmp_path, "gpt2")
     MODELS[kind](folder)
-    if verb == "ft export" and kind == "tokenizer.json: empty":
+    if command == "ft export" and kind == "tokenizer.json: empty":
         pytest.skip("ft export copies the tokenizer and does not read it")
-    rest = ["早稲田"] if verb == "generate" else ["-o", str(tmp_path / "out")]
-    one_line([*verb.split(), str(folder), *rest], capsys)
+    rest = ["早稲田"] if command == "generate" else ["-o", str(tmp_path / "out")]
+    one_line([*command.split(), str(folder), *rest], capsys)
     assert not (tmp_path / "out").exists()
 
 

@@ -1,4 +1,4 @@
-"""Model folders of strangers: every verb that reads one takes what older transformers left, and refuses the rest in one line."""
+"""Model folders of strangers: every command that reads one takes what older transformers left, and refuses the rest in one line."""
 
 import importlib.util
 import json
@@ -25,8 +25,8 @@ from tests.prefix import bases
 
 GREEDY = ("--set", "strategy=greedy", "--set", "max_new_tokens=3")
 READERS = ("generate", "prefix generate", "prefix train", "ct2 export")  # these read settings, tokenizer and weights
-VERBS = (*READERS, "prefix convert", "ft export")  # those read the weights
-ALL = (*VERBS, "memory")
+COMMANDS = (*READERS, "prefix convert", "ft export")  # those read the weights
+ALL = (*COMMANDS, "memory")
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def gpt2(folders: dict[str, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(folders["gpt2"], tmp_path / "model"))
 
 
-def use(verb: str, model: Path, place: Path) -> int:
-    """The exit code of a verb on a model folder; `prefix train` as far as its checks."""
+def use(command: str, model: Path, place: Path) -> int:
+    """The exit code of a command on a model folder; `prefix train` as far as its checks."""
     prefix = place / "p.weight"
     torch.save(torch.ones(3, 192), prefix)
     settings = {"task_name": "x", "model": {"base": str(model), "length": 3}, "data": {"form": "lines", "input": str(place / "in.jsonl"), "dev_size": 1}}  # fmt: skip
@@ -59,8 +59,8 @@ def use(verb: str, model: Path, place: Path) -> int:
         "ct2 export": (model, "-o", place / "ct2"),
         "memory": ("-c", place / "run.yaml"),
     }
-    if verb != "prefix train":
-        return cli._main([*verb.split(), *map(str, words[verb])])
+    if command != "prefix train":
+        return cli._main([*command.split(), *map(str, words[command])])
     from course_lib.settings import config
 
     try:
@@ -86,17 +86,17 @@ def older(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("verb", ALL)
-def test_leftovers_of_older_versions_are_no_weights(folder: Path, tmp_path: Path, verb: str) -> None:
-    assert use(verb, older(folder), tmp_path) == 0
+@pytest.mark.parametrize("command", ALL)
+def test_leftovers_of_older_versions_are_no_weights(folder: Path, tmp_path: Path, command: str) -> None:
+    assert use(command, older(folder), tmp_path) == 0
 
 
 @pytest.fixture
 def refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str, Path], str]:
-    """The one line with which a verb refuses a model folder."""
+    """The one line with which a command refuses a model folder."""
 
-    def line(verb: str, model: Path) -> str:
-        assert use(verb, model, tmp_path) == 1
+    def line(command: str, model: Path) -> str:
+        assert use(command, model, tmp_path) == 1
         said = capsys.readouterr().err.strip()
         assert "\n" not in said and str(model) in said
         return said
@@ -107,27 +107,27 @@ def refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str
 Refusal = Callable[[str, Path], str]
 
 
-@pytest.mark.parametrize("verb", ["generate", "prefix train"])
-def test_a_folder_without_a_tokenizer_is_named(gpt2: Path, refusal: Refusal, verb: str) -> None:
+@pytest.mark.parametrize("command", ["generate", "prefix train"])
+def test_a_folder_without_a_tokenizer_is_named(gpt2: Path, refusal: Refusal, command: str) -> None:
     (gpt2 / "tokenizer.json").unlink()
     (gpt2 / "preparation.json").unlink()
-    assert "holds no tokenizer" in refusal(verb, gpt2)
+    assert "holds no tokenizer" in refusal(command, gpt2)
 
 
-@pytest.mark.parametrize("verb", ["prefix train", "ct2 export"])
+@pytest.mark.parametrize("command", ["prefix train", "ct2 export"])
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json", "tokenizer_config.json"])
-def test_malformed_settings_are_one_line(gpt2: Path, refusal: Refusal, verb: str, file: str) -> None:
+def test_malformed_settings_are_one_line(gpt2: Path, refusal: Refusal, command: str, file: str) -> None:
     for content in (b"[1]", b"", b"\xff\xfe{", b"[" * 100_000):
         (gpt2 / file).write_bytes(content)
-        assert f"{gpt2 / file}: " in refusal(verb, gpt2)
+        assert f"{gpt2 / file}: " in refusal(command, gpt2)
 
 
 @pytest.mark.parametrize(("key", "value"), [("n_layer", -1), ("n_head", "4"), ("n_head", 3), ("model_type", 7)])
-@pytest.mark.parametrize("verb", ["prefix generate", "ft export"])
-def test_values_that_cannot_be_are_one_line(gpt2: Path, refusal: Refusal, verb: str, key: str, value: Any) -> None:
+@pytest.mark.parametrize("command", ["prefix generate", "ft export"])
+def test_values_that_cannot_be_are_one_line(gpt2: Path, refusal: Refusal, command: str, key: str, value: Any) -> None:
     path = gpt2 / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    refusal(verb, gpt2)
+    refusal(command, gpt2)
 
 
 class Evil:
@@ -135,18 +135,18 @@ class Evil:
         return os.system, ("touch ran",)
 
 
-@pytest.mark.parametrize("verb", ["generate", "ft export"])
-def test_a_pickle_that_is_not_loaded_is_one_line_with_a_way_out(gpt2: Path, refusal: Refusal, verb: str) -> None:
+@pytest.mark.parametrize("command", ["generate", "ft export"])
+def test_a_pickle_that_is_not_loaded_is_one_line_with_a_way_out(gpt2: Path, refusal: Refusal, command: str) -> None:
     pickle, weights = gpt2 / "pytorch_model.bin", load_file(gpt2 / "model.safetensors")
     (gpt2 / "model.safetensors").unlink()
-    assert "holds no weights" in refusal(verb, gpt2)
+    assert "holds no weights" in refusal(command, gpt2)
     torch.save(weights | {"extra": Evil()}, pickle)
-    said = refusal(verb, gpt2)
+    said = refusal(command, gpt2)
     assert f"{pickle}: " in said and "posix.system" in said and "get the model as model.safetensors" in said
     # "ft export" reads the tensors and leaves the rest
     torch.save(weights | {"extra": Namespace(a=1)}, pickle)
-    if verb == "generate":
-        assert "that transformers does not load" in refusal(verb, gpt2)
+    if command == "generate":
+        assert "that transformers does not load" in refusal(command, gpt2)
 
 
 def test_weights_that_are_missing_or_of_another_shape_are_never_drawn_at_random(gpt2: Path) -> None:
@@ -160,23 +160,23 @@ def test_weights_that_are_missing_or_of_another_shape_are_never_drawn_at_random(
         model_folder.load_model(gpt2)
 
 
-@pytest.mark.parametrize("verb", ["generate", "ct2 export", "ft export"])
-def test_layers_that_the_config_does_not_name_are_an_error(folder: Path, refusal: Refusal, verb: str) -> None:
+@pytest.mark.parametrize("command", ["generate", "ct2 export", "ft export"])
+def test_layers_that_the_config_does_not_name_are_an_error(folder: Path, refusal: Refusal, command: str) -> None:
     content = json.loads((folder / "config.json").read_text())
     for key in ("n_layer", "num_hidden_layers"):
         content |= {key: content[key] - 1} if key in content else {}
     (folder / "config.json").write_text(json.dumps(content))
-    assert ".2." in refusal(verb, folder)
+    assert ".2." in refusal(command, folder)
 
 
-@pytest.mark.parametrize("verb", ["generate", "ct2 export", "ft export"])
+@pytest.mark.parametrize("command", ["generate", "ct2 export", "ft export"])
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
-def test_weights_that_are_not_finite_are_an_error(gpt2: Path, refusal: Refusal, verb: str, value: float) -> None:
+def test_weights_that_are_not_finite_are_an_error(gpt2: Path, refusal: Refusal, command: str, value: float) -> None:
     weights = load_file(gpt2 / "model.safetensors")
     name = sorted(weights)[3]
     weights[name].view(-1)[1] = value
     save_file(weights, gpt2 / "model.safetensors", {"format": "pt"})
-    said = refusal(verb, gpt2)
+    said = refusal(command, gpt2)
     assert name in said and "not finite" in said
 
 

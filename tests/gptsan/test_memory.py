@@ -1,4 +1,4 @@
-"""The planner's GPTSAN against the model: parameters to the last one, allocations of PyTorch, and what the verb says."""
+"""The planner's GPTSAN against the model: parameters to the last one, allocations of PyTorch, and what the command says."""
 
 import json
 import re

@@ -94,8 +94,8 @@ def _parts(notebook: nbformat.NotebookNode) -> Iterator[str]:
     first = next((i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"), 0)
     if not any("After this chapter you can" in cell.source for cell in notebook.cells[:first]):
         yield "states its goals after the first code cell"
-    if not any("road(" in cell.source for cell in code_cells(notebook)):
-        yield "does not show the road of the course"
+    if not any("overview(" in cell.source for cell in code_cells(notebook)):
+        yield "does not show the overview of the course"
 
 
 def _lines(cell: nbformat.NotebookNode) -> int:

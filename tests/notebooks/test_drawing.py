@@ -1,4 +1,4 @@
-"""The drawings: every file in both languages, the reader's place on the road, and what is computed from a learner's values."""
+"""The drawings: every file in both languages, the reader's place in the overview, and what is computed from a learner's values."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -10,7 +10,7 @@ from course_lib.errors import UsageError
 from course_lib.japanese.diagrams import lattice
 from course_lib.japanese.segment import segment
 from course_lib.language import words
-from course_lib.notebooks.drawing import FOLDER, Drawing, drawing, road
+from course_lib.notebooks.drawing import FOLDER, Drawing, drawing, overview
 from course_lib.notebooks.plot import rows_without_overlap
 from course_lib.notebooks.table import Table
 from course_lib.subword.diagrams import merge_tree, merges_and_lattice, segmentations
@@ -59,14 +59,14 @@ def test_notebook_receives_an_image_whose_source_is_the_svg() -> None:
 
 
 def test_road_marks_the_place_of_each_notebook() -> None:
-    marked = {road(path.stem).svg for chapter in CHAPTERS for path in chapter.paths}
-    assert len(marked) == 8 and all(svg != road().svg for svg in marked)
-    assert [text for text in texts(road("03_tokenizers")) if text.startswith("03")]
+    marked = {overview(path.stem).svg for chapter in CHAPTERS for path in chapter.paths}
+    assert len(marked) == 8 and all(svg != overview().svg for svg in marked)
+    assert [text for text in texts(overview("03_tokenizers")) if text.startswith("03")]
 
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UsageError, match="08_more"):
-        road("08_more")
+        overview("08_more")
     with pytest.raises(UsageError, match="gpt2-block"):
         drawing("gpt3")
 

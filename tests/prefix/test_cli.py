@@ -1,4 +1,4 @@
-"""The verbs that need no training, as a user calls them."""
+"""The commands that need no training, as a user calls them."""
 
 import io
 from contextlib import redirect_stdout
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from course_lib.command_line import verbs
+from course_lib.command_line import command_table
 from course_lib.errors import CourseError
 from course_lib.models.frozen_base import digest
 from course_lib.prefix.files import Prefix, read, write
@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def course(*words: object) -> str:
     with redirect_stdout(io.StringIO()) as output:
-        verbs.app(["prefix", *map(str, words)], standalone_mode=False)
+        command_table.app(["prefix", *map(str, words)], standalone_mode=False)
     return output.getvalue()
 
 

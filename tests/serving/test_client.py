@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from course_lib.command_line import serving as verbs
+from course_lib.command_line import serving as commands
 from course_lib.errors import CourseError, UsageError
 from course_lib.generation.codec import Generated
 from course_lib.pretrain import text_codec
@@ -98,7 +98,7 @@ def test_texts_become_tensors_and_tensors_texts(folder: Path) -> None:
 def test_the_verb_prints_the_answer_alone_if_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "Client", lambda url: Echo())
     for only, text in ((False, "あいうあいう"), (True, "あいう")):
-        (answer,) = verbs.ask(["あいう"], folder=folder, task="plain", answer_only=only)
+        (answer,) = commands.ask(["あいう"], folder=folder, task="plain", answer_only=only)
         assert (answer.prompt, answer.texts) == ("あいう", [text])
 
 
@@ -123,12 +123,12 @@ def test_no_server_is_one_line(folder: Path) -> None:
         url = f"127.0.0.1:{probe.getsockname()[1]}"
     for wrong in (url, "127.0.0.1:99999"):
         with pytest.raises(CourseError) as error:
-            verbs.ask(["あ"], folder=folder, url=wrong)
+            commands.ask(["あ"], folder=folder, url=wrong)
         assert wrong in str(error.value) and "\n" not in str(error.value)
 
 
 def test_wrong_options_are_told_before_anyone_is_asked(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"smile \(0\), plain \(1\), none \(2\)"):
-        verbs.ask(["あ"], folder=folder, task="wrong")
+        commands.ask(["あ"], folder=folder, task="wrong")
     with pytest.raises(UsageError, match="--tokenizer"):
-        verbs.ask(["あ"])
+        commands.ask(["あ"])

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from course_lib.command_line import serving as verbs
+from course_lib.command_line import serving as commands
 from course_lib.errors import CourseError
 from course_lib.serving import reader, server
 from course_lib.serving.client import Client
@@ -92,7 +92,7 @@ def test_it_listens_on_loopback_only(triton: server.Server) -> None:
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, engine: Engine, ending: signal.Signals) -> None:
     port = free_port()
-    code = "from course_lib.command_line import verbs; verbs.app()"
+    code = "from course_lib.command_line import table; command_table.app()"
     options = ["--port", str(port), "--threads", "1"]
     serving = subprocess.Popen(
         [sys.executable, "-c", code, "serve", str(folder), *options], stdout=subprocess.PIPE, text=True
@@ -168,8 +168,8 @@ def test_a_port_that_is_taken_is_told(folder: Path, triton: server.Server) -> No
 
 def test_texts_go_in_and_come_out(folder: Path, triton: server.Server) -> None:
     prompts, five = ["あいう", "か"], AskConfig(output_length=5)
-    by_name = verbs.ask(prompts, folder=folder, task="plain", url=triton.http, settings=five)
-    assert verbs.ask(prompts, folder=folder, task="1", url=triton.http, settings=five) == by_name
+    by_name = commands.ask(prompts, folder=folder, task="plain", url=triton.http, settings=five)
+    assert commands.ask(prompts, folder=folder, task="1", url=triton.http, settings=five) == by_name
     (first,), (second,) = (each.texts for each in by_name)
     assert (first[:1], second[:1]) == ("あ", "か") and 3 < len(first) <= 8
 

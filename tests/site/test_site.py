@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from course_lib.command_line import verbs
+from course_lib.command_line import command_table
 from course_lib.command_line.from_options import settings_class
 from course_lib.paths import REPOSITORY
 from course_lib.settings import config
@@ -123,7 +123,7 @@ def test_japanese_pages_say_which_links_lead_to_english_ones(pages: dict[str, Pa
 
 def test_the_japanese_edition_speaks_japanese(pages: dict[str, Page]) -> None:
     home, notebook, glossary = (pages[f"ja/{name}"].tree for name in (HOME, NOTEBOOKS[0], "docs/glossary.html"))
-    assert "コーパス" in home.xpath("string(//div[@class='road'])")
+    assert "コーパス" in home.xpath("string(//div[@class='overview'])")
     colab = {link.get("href") for link in notebook.iter("a") if "colab.research.google.com" in link.get("href", "")}
     assert len(colab) == 1 and colab.pop().endswith(f"/blob/main/{NOTEBOOKS[0].replace('/', '/ja/')[:-5]}.ipynb")
     # The index of terms, in the order of the syllabary.
@@ -135,10 +135,10 @@ def test_the_japanese_edition_speaks_japanese(pages: dict[str, Page]) -> None:
 def test_every_command_setting_configuration_and_section_is_listed(pages: dict[str, Page]) -> None:
     reference = [page for name, page in pages.items() if name.startswith("docs/reference/")]
     ids = {identifier for page in reference for identifier in page.ids}
-    for words, verb in verbs.VERBS.items():
+    for words, command in command_table.COMMANDS.items():
         identifier = f"course-{words.replace(' ', '-')}"
         assert identifier in ids
-        if cls := settings_class(verb.function()):
+        if cls := settings_class(command.function()):
             assert {f"{identifier}-{key}".replace(".", "-") for key, *_ in config.describe(cls)} <= ids
     assert {section.replace(".", "") for section in config.known_sections()} <= ids
     assert {path.name.replace(".", "") for path in CONFIGS.glob("*.yaml")} <= ids

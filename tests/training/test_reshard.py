@@ -64,7 +64,7 @@ def train(runs: dict[str, Run], number: int, resume: bool) -> None:
         file = folder.with_suffix(".yaml")
         launch = replace(run.settings.launch, ranks=number)
         file.write_text(config.to_yaml(replace(run.settings, launch=launch)), encoding="utf8")
-        words += [run.verb, str(file)]
+        words += [run.command, str(file)]
     ranks.launch(SCRIPT, *words, ranks=number)
 
 

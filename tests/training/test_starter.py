@@ -27,7 +27,7 @@ MIXED = Nodes({"nodeA": 2, "nodeB": 1}, "ssh")
 class FakeRun:
     """As much of a run as the starter needs."""
 
-    verb = "pretrain"
+    command = "pretrain"
     settings_class = PretrainConfig
 
     def __init__(self, folder: Path, *overrides: str) -> None:

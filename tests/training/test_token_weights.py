@@ -84,7 +84,7 @@ def train_on_two_ranks(runs: dict[str, Run]) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         file = folder.with_suffix(".yaml")
         file.write_text(config.to_yaml(run.settings), encoding="utf8")
-        words += [run.verb, str(file)]
+        words += [run.command, str(file)]
     ranks.launch(SCRIPT, *words, ranks=2)
 
 

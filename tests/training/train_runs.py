@@ -14,12 +14,12 @@ from course_lib.settings import config
 from course_lib.training.loop import train
 from course_lib.training.run import Run
 
-KINDS: dict[str, type[Run]] = {kind.verb: kind for kind in (Gpt2, GPTSanRun, PrefixRun)}
+KINDS: dict[str, type[Run]] = {kind.command: kind for kind in (Gpt2, GPTSanRun, PrefixRun)}
 
 
-def main(resume: bool, verbs: list[str], files: list[Path]) -> None:
-    for verb, file in zip(verbs, files, strict=True):
-        kind = KINDS[verb]
+def main(resume: bool, commands: list[str], files: list[Path]) -> None:
+    for command, file in zip(commands, files, strict=True):
+        kind = KINDS[command]
         # Of two ranks, one may ask for the next group while the other still has the store of the last one.
         os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
         train(kind(config.load(kind.settings_class, file)), resume, lambda _: None)

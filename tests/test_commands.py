@@ -1,4 +1,4 @@
-"""The verbs of the chapters one after the other, as docs/commands.md shows them: each on the product of the one before."""
+"""The commands of the chapters one after the other, as docs/commands.md shows them: each on the product of the one before."""
 
 import json
 import shlex
