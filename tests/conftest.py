@@ -73,7 +73,7 @@ SLOW = (
     "tests/test_cli.py",
     "tests/test_profile_cli.py",
     "tests/test_parallel.py",
-    "tests/test_verbs.py",
+    "tests/test_commands.py",
     "tests/test_sources.py",
     "tests/test_workspace.py",
 )

@@ -210,7 +210,7 @@ def test_folders_that_are_none(memorized: Path, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_verbs(memorized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(memorized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "out")
     assert cli._main(["ct2", "export", str(memorized), "-o", folder, "--quantization", "int8"]) == 0
     shown = capsys.readouterr().out
