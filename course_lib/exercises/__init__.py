@@ -2,25 +2,51 @@
 
 A notebook runs `from course_lib.exercises import corpus as exercises`. If an exercise is unanswered, `check` prints the
 task. `choose` gives later cells the learner's function, or the course's where that is not right yet. `answers` compares
-results, `from_notebook` reads solutions from the notebooks, and `display` shows a verdict in Jupyter.
+results, `from_notebook` reads solutions from the folded cells of the notebooks, their only source, and `display` shows
+a verdict in Jupyter.
 """
 
 import ast
 import inspect
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any, TypeVar
 
+from course_lib import paths
 from course_lib.errors import UsageError
 from course_lib.exercises.answers import Case, judge_cases, plain
 from course_lib.exercises.display import hints_html, show, solution_html, verdict_html
-from course_lib.exercises.notebook_solutions import SEE_FOLDED_CELL, Code, from_notebook
-from course_lib.language.words import tr
+from course_lib.language.words import language, tr
 
 __all__ = ["SEE_FOLDED_CELL", "Case", "Chapter", "Code", "Exercise", "from_notebook"]
 
 T = TypeVar("T")
+# The explanation of a solution whose code the learner finds in the notebook, or its first sentence.
+SEE_FOLDED_CELL = "The folded cell below the exercise has the code."
+
+
+class Code(str):
+    """A solution that is Python code, printed as it is; it may need names of the notebook."""
+
+
+def from_notebook(notebook: str, name: str) -> Code:
+    """Return the code of the folded cell that defines a function or class, without its title and its last statement.
+
+    The notebook is that in the reader's language. Without a checkout, such as on Colab, no notebook is at hand: then
+    the code is the name alone.
+    """
+    file = f"{notebook}.ipynb"
+    for path in (paths.NOTEBOOKS / language() / file, paths.NOTEBOOKS / file):
+        if path.is_file():
+            cells = json.loads(path.read_text(encoding="utf8"))["cells"]
+            for source in ("".join(cell["source"]) for cell in cells):
+                if re.search(rf"^(def|class) {name}\b", source, re.MULTILINE):
+                    _title, _, code = source.partition("\n")
+                    return Code(re.sub(r"\n+\w+ = exercises\.choose\(.*\)$", "", code))
+    return Code(name)
 
 
 def unanswered(answer: Any) -> bool:
