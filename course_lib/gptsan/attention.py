@@ -20,8 +20,8 @@ def prefix_lm_mask(
 ) -> Tensor | None:
     """Build the attention mask [B or 1, 1, T, S], or return None if plain causal attention is enough.
 
-    The mask is True where a new token attends to a slot: those up to its own and the whole prefix, but no padding. A
-    padding token attends to its own slot, because the softmax needs at least one.
+    The mask is True where a new token attends to a slot: the slots before the token, the token's own slot and the whole
+    prefix, but no padding. A padding token attends to its own slot, because the softmax needs at least one.
 
     Args:
         length: Number of new tokens (T).
@@ -38,8 +38,8 @@ def prefix_lm_mask(
         visible = visible | F.pad(types[:, -length:].bool(), (past, 0))[:, None]
     if padding is not None:
         slots = F.pad(padding.bool(), (past + length - padding.shape[1], 0), value=True)
-        own = causal.triu(past)
-        visible = (visible & slots[:, None]) | own
+        own_slot = causal.triu(past)
+        visible = (visible & slots[:, None]) | own_slot
     return visible[:, None]
 
 

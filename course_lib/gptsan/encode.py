@@ -22,7 +22,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, inner_suffix, require_file, require_other, sha256, write_json
 from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.examples import ARRAYS, REPORT, Array, ExampleWriter
-from course_lib.gptsan.layouts import Marks, pack
+from course_lib.gptsan.layouts import SpecialIds, pack
 from course_lib.gptsan.swe import FILES, SubwordEncoding, load
 from course_lib.notebooks.progress import progress
 from course_lib.parallel import ordered_map
@@ -98,10 +98,10 @@ def encode_documents(
 
 
 @lru_cache(maxsize=1)
-def _loaded(tokenizer: Path) -> tuple[SubwordEncoding, Marks]:
+def _loaded(tokenizer: Path) -> tuple[SubwordEncoding, SpecialIds]:
     """Return the tokenizer in a folder and its special token ids. Each process loads them once, on first use."""
     encoding = load(*(tokenizer / name for name in FILES))
-    return encoding, Marks.of(encoding)
+    return encoding, SpecialIds.of(encoding)
 
 
 def _encode_group(tokenizer: Path, context: int, group: tuple[list[Document], int]) -> tuple[dict[str, Array], int]:
@@ -168,9 +168,9 @@ def read_documents(sources: Sequence[Source], seed: int) -> Iterator[tuple[list[
             if inner_suffix(path) == ".txt":
                 group.append(Document(index, label, "\n\n".join(texts(batch))))
             else:
-                found = list(texts(batch))
-                order = rng.permutation(len(found)).tolist()
-                group += [Document(next(numbers), label, found[place]) for place in order]
+                contents = list(texts(batch))
+                order = rng.permutation(len(contents)).tolist()
+                group += [Document(next(numbers), label, contents[position]) for position in order]
             size += batch.size
             if size >= BATCH:
                 yield group, size

@@ -31,7 +31,7 @@ def array_shapes(examples: int, num_context: int) -> dict[str, tuple[int, ...]]:
 
 
 class ExampleWriter(AbstractContextManager["ExampleWriter"]):
-    """Writer that appends examples to the .npy files, whose headers have room for the number known at the end."""
+    """Writer that appends examples to the .npy files, whose headers leave space for the number known at the end."""
 
     def __init__(self, folder: Path, context: int) -> None:
         self.rows, self._context = 0, context
@@ -110,7 +110,7 @@ class Examples:
         """
         labels = self.arrays["i"][self.rows] if self.report["classes"] else np.zeros(len(self), DTYPE)
         documents = self.arrays["document"][self.rows]
-        rng, held = np.random.default_rng(seed), np.zeros(len(self), bool)
+        rng, is_held_out = np.random.default_rng(seed), np.zeros(len(self), bool)
         for label in np.unique(labels) if held_out else ():
             members = np.flatnonzero(labels == label)
             groups = documents[members]
@@ -118,8 +118,8 @@ class Examples:
                 groups = members
             units = rng.permutation(np.unique(groups))
             count = min(max(round(held_out * len(units)), 1), len(units) - 1)
-            held[members] = np.isin(groups, units[:count])
-        return Examples(self.folder, self.rows[~held]), Examples(self.folder, self.rows[held])
+            is_held_out[members] = np.isin(groups, units[:count])
+        return Examples(self.folder, self.rows[~is_held_out]), Examples(self.folder, self.rows[is_held_out])
 
 
 def _open(path: Path, shape: tuple[int, ...]) -> Array:

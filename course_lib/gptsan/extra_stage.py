@@ -21,9 +21,9 @@ from course_lib.checkpoints.tokenizer_files import NAMES, copy_present
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.gptsan.hf_config import GPTSanConfig, read_config, read_weights
+from course_lib.gptsan.parameters import differences, hf_shapes, parameter_elements
 from course_lib.gptsan.shape import LAYERS, SPOUT_OUT
 from course_lib.gptsan.swe import FILES
-from course_lib.gptsan.tf_names import differences, hf_shapes, parameters
 from course_lib.notebooks.progress import progress
 
 IGNORE = "ignore-params.json"
@@ -48,21 +48,22 @@ def add_extra_stage(source: Path, folder: Path, layers: int, seed: int = 0) -> d
     config = read_config(source)
     if not 1 <= layers <= LAYERS - config.num_ext_layers:
         raise UsageError(f"--layers: {layers} is not allowed: 1 to {LAYERS - config.num_ext_layers}")
-    held = read_weights(source)
-    if wrong := differences({name: tuple(weight.shape) for name, weight in held.items()}, hf_shapes(config.shape)):
+    weights = read_weights(source)
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    if wrong := differences(shapes, hf_shapes(config.shape)):
         raise CourseError(f"{source}: weights and config.json do not match: {wrong}")
     config.num_ext_layers += layers
     config.architectures = ["GPTSanForCausalLM"]
-    wanted, elements = hf_shapes(config.shape), parameters(config.shape)
-    new = wanted.keys() - (held.keys() - {SPOUT_OUT})
+    wanted, elements = hf_shapes(config.shape), parameter_elements(config.shape)
+    new = wanted.keys() - (weights.keys() - {SPOUT_OUT})
     frozen = [name for name in elements if name not in new and not name.startswith("model.spout.")]
 
     def tensors() -> Iterator[tuple[str, torch.Tensor]]:
         rng = torch.Generator().manual_seed(seed)
-        dtype = held["model.embed_tokens.weight"].dtype
+        dtype = weights["model.embed_tokens.weight"].dtype
         with progress(len(wanted), "tensor", "extra stage") as bar:
             for name, shape in wanted.items():
-                yield name, initial(name, shape, rng, config).to(dtype) if name in new else held[name].contiguous()
+                yield name, initial(name, shape, rng, config).to(dtype) if name in new else weights[name].contiguous()
                 bar.update()
 
     with atomic_folder(folder) as temporary:

@@ -8,22 +8,22 @@ import numpy as np
 from course_lib.language.words import tr
 from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
 
-# Number of experts up to which a panel has room for numbers.
+# Number of experts up to which a panel shows them as numbers.
 FEW = 4
 # Matrix of values: a NumPy array, a CPU tensor or nested lists.
 Matrix = Any
 
 
-def routing(probabilities: Matrix, tokens: Sequence[str], room: Sequence[bool]) -> Any:
-    """Plot router probabilities [tokens][experts], with a box on each chosen expert and a cross if it had no room."""
+def routing(probabilities: Matrix, tokens: Sequence[str], fits: Sequence[bool]) -> Any:
+    """Plot router probabilities [tokens][experts], with a box on each chosen expert and a cross if it was full."""
     # [experts, tokens]
     shown = np.asarray(probabilities).T
     figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
     image = axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for token, (expert, fits) in enumerate(zip(shown.argmax(0), room, strict=True)):
-        colour = AFTER if fits else COLOURS[3]
+    for token, (expert, token_fits) in enumerate(zip(shown.argmax(0), fits, strict=True)):
+        colour = AFTER if token_fits else COLOURS[3]
         axis.add_patch(_box(token, expert, colour))
-        if not fits:
+        if not token_fits:
             axis.plot(token, expert, marker="x", color=colour, markersize=9, markeredgewidth=2)
     axis.set_xticks(range(len(tokens)), tokens)
     axis.set_yticks(range(len(shown)), [tr("expert {expert}", expert=expert) for expert in range(len(shown))])
@@ -102,9 +102,9 @@ def loss_curves(runs: Mapping[str, Mapping[int, float]]) -> Any:
     for (name, losses), colour in zip(runs.items(), COLOURS, strict=False):
         axis.plot([*losses], [*losses.values()], label=tr(name), color=colour)
     axis.set(xscale="log", yscale="log", xlabel=tr("step"), ylabel=tr("training loss [nats per token]"))
-    for ticks, place in (((0.25, 0.5, 1, 2, 4), axis.set_yticks), ((1, 10, 100, 1000), axis.set_xticks)):
-        place(ticks, list(map(str, ticks)))
-        place([], minor=True)
+    for ticks, set_ticks in (((0.25, 0.5, 1, 2, 4), axis.set_yticks), ((1, 10, 100, 1000), axis.set_xticks)):
+        set_ticks(ticks, list(map(str, ticks)))
+        set_ticks([], minor=True)
     axis.set_xlim(0.9, 1.1 * max(map(max, runs.values())))
     axis.legend(frameon=False)
     return figure

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 from course_lib.errors import CourseError, UsageError
+from course_lib.gptsan.parameters import parameter_elements
 from course_lib.gptsan.shape import EXTRA_POSITIONS, GPTSanShape
-from course_lib.gptsan.tf_names import parameters
 
 # Value for model.ignore that freezes all parameters except the extra layers, the extra positions and the spout.
 BASE = "base"
@@ -20,7 +20,7 @@ def frozen_names(ignore: Path | str | None, spout_mode: str, shape: GPTSanShape)
     `ignore` is the path to a JSON list of names, "base" for every parameter of the base model, or None to freeze
     nothing.
     """
-    names, frozen = parameters(shape).keys(), set[str]()
+    names, frozen = parameter_elements(shape).keys(), set[str]()
     if ignore == BASE:
         frozen = {name for name in names if not is_extra(name, shape)}
     elif ignore is not None:

@@ -8,7 +8,7 @@ Differences from run_generate.py in the original code (tanreinama/GPTSAN):
 - The model reads the context as in training (layouts.py): SEP (separator) in place of each sentence end, and BAG (bag
   of tokens) in place of the rest of a run.
 - Byte tokens always form whole characters (generation/byte_tokens.py).
-- Every expert has room for all tokens, so a text does not depend on the other texts in the batch.
+- Every expert processes all tokens that choose it, so a text does not depend on the other texts in the batch.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ from course_lib.generation.character_mask import CharacterMask
 from course_lib.generation.codec import before_end
 from course_lib.gptsan.config import GenerateConfig
 from course_lib.gptsan.hf_config import read_config, require_fitting
-from course_lib.gptsan.layouts import Marks, inputs_and_targets
+from course_lib.gptsan.layouts import SpecialIds, inputs_and_targets
 from course_lib.gptsan.model import GPTSanForCausalLM
 from course_lib.gptsan.swe import BYTES, SubwordEncoding
 from course_lib.gptsan.tokenizer import GPTSanTokenizer, load_tokenizer
@@ -49,15 +49,15 @@ class GPTSanGenerator:
         """Set the model to evaluation mode, and give each expert enough capacity for all tokens."""
         self.model, self.encoding, self.config = model.eval(), tokenizer.swe, model.config
         self.device = model.final_logits_bias.device
-        self.marks = marks = Marks.of(self.encoding)
+        self.special = special = SpecialIds.of(self.encoding)
         self.config.eval_capacity_factor = self.config.num_experts
         # Special tokens that are never generated.
-        never = [marks.sot, marks.msk, marks.sep, marks.nottoken, marks.seg]
+        never = [special.sot, special.msk, special.sep, special.nottoken, special.seg]
         rows = torch.arange(self.config.vocab_size, device=self.device)
         self.never = torch.isin(rows, torch.tensor(never, device=self.device)) | (rows >= len(self.encoding))
         # For each generated token: the token that the model reads instead.
         self.read_as = rows.clone()
-        self.read_as[list(marks.ends)] = marks.sep
+        self.read_as[list(special.ends)] = special.sep
         self.characters = CharacterMask(byte_table(self.encoding, self.config.vocab_size), self.device)
 
     @classmethod
@@ -83,16 +83,19 @@ class GPTSanGenerator:
         prompt = self.prompt(context, prefix)
         rows = self.tokens(prompt, settings or GenerateConfig()).tolist()
         before = len(self.encoding.decode(prompt.written))
-        texts = [self.encoding.decode(prompt.written + before_end(row, self.marks.eot)) for row in rows]
+        texts = [self.encoding.decode(prompt.written + before_end(row, self.special.eot)) for row in rows]
         return [context + text[before:] for text in texts]
 
     def prompt(self, context: str, prefix: str = "") -> Prompt:
         """Encode a prompt: SOT (start of text), prefix, SEG (segmenter), context."""
-        read, written = [self.marks.sot, *self.encoding.encode_text(with_newlines(prefix)), self.marks.seg], list[int]()
+        read, written = (
+            [self.special.sot, *self.encoding.encode_text(with_newlines(prefix)), self.special.seg],
+            list[int](),
+        )
         num_input = len(read) - 1
         # As in training, a run does not extend beyond its line.
         for line in with_newlines(context).splitlines(keepends=True):
-            inputs, targets = inputs_and_targets(self.encoding.encode_text(line, clean=True), self.marks)
+            inputs, targets = inputs_and_targets(self.encoding.encode_text(line, clean=True), self.special)
             read, written = read + inputs, written + targets
         return Prompt(read, written, num_input)
 
@@ -134,7 +137,7 @@ class GPTSanGenerator:
                 rows.append(chosen)
                 recent = torch.cat([recent, chosen[:, None]], 1)[:, -RECENT:]
                 bar.update()
-                ended |= chosen == self.marks.eot
+                ended |= chosen == self.special.eot
                 if left == 1 or ended.all():
                     return torch.stack(rows, 1)
                 output = self.model(self.read_as[chosen][:, None], past_key_values=cache, use_cache=True)
@@ -170,7 +173,7 @@ class GPTSanGenerator:
         if settings.greedy:
             return first
         drawn = torch.multinomial((best.values / settings.temperature).softmax(-1), 1, generator=rng)
-        return torch.where(first == self.marks.eot, first, best.indices.gather(1, drawn)[:, 0])
+        return torch.where(first == self.special.eot, first, best.indices.gather(1, drawn)[:, 0])
 
 
 def token_types(num_input: Tensor, length: int, spout: bool) -> Tensor:

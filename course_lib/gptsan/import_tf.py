@@ -17,8 +17,8 @@ from course_lib.checkpoints.torch_dtypes import torch_name
 from course_lib.errors import CourseError, one_line
 from course_lib.files import atomic_folder, require_other, write_json
 from course_lib.gptsan.hf_config import GPTSanConfig
+from course_lib.gptsan.parameters import differences, infer_shape, variables
 from course_lib.gptsan.tensor_bundle import TensorBundle
-from course_lib.gptsan.tf_names import differences, infer_shape, variables
 from course_lib.notebooks.progress import progress
 
 # Name in the checkpoint folder → name in the new folder.

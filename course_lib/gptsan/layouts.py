@@ -24,7 +24,7 @@ RUN = 3
 
 
 @dataclass(frozen=True)
-class Marks:
+class SpecialIds:
     """Token ids that have a special meaning in the layout."""
 
     sot: int
@@ -39,8 +39,8 @@ class Marks:
     ends: frozenset[int]  # ids of sentence ends
 
     @classmethod
-    def of(cls, encoding: SubwordEncoding) -> "Marks":
-        """Return the marks for an encoding; `ends` has no byte tokens."""
+    def of(cls, encoding: SubwordEncoding) -> "SpecialIds":
+        """Return the ids for an encoding; `ends` has no byte tokens."""
         codes = [encoding.encode_text(end) for end in ENDS]
         ends = frozenset(code[0] for code in codes if len(code) == 1)
         (newline,), (byte0,) = encoding.encode_text("\n"), encoding.encode_text("<|byte0|>")
@@ -48,42 +48,44 @@ class Marks:
         return cls(**named, newline=newline, last=byte0 - 1, ends=ends)
 
 
-def inputs_and_targets(ids: Iterable[int], marks: Marks) -> tuple[list[int], list[int]]:
+def inputs_and_targets(ids: Iterable[int], special: SpecialIds) -> tuple[list[int], list[int]]:
     """Return the inputs and the targets (not yet shifted) for the ids of a cleaned line."""
     targets: list[int] = []
     for token, run in groupby(ids):
         count = len(list(run))
-        targets += [token, marks.bag] if count >= RUN and token <= marks.last else [token] * count
-    return [marks.sep if token in marks.ends else token for token in targets], targets
+        targets += [token, special.bag] if count >= RUN and token <= special.last else [token] * count
+    return [special.sep if token in special.ends else token for token in targets], targets
 
 
 def pack(
-    lines: Iterable[str], encoding: SubwordEncoding, marks: Marks, context: int
+    lines: Iterable[str], encoding: SubwordEncoding, special: SpecialIds, context: int
 ) -> list[tuple[list[int], list[int]]]:
     """Pack the lines of a document into examples (x, y) of `context` tokens each."""
     examples = []
     inputs: list[int] = []
     targets: list[int] = []
-    # Tokens that fit in x after SOT and SEG; y has a target more.
-    room = context - 2
+    # Number of tokens that fit in x after SOT and SEG; y has a target more.
+    fitting = context - 2
     for line in lines:
-        ids = [*encoding.encode_text(line.strip(), clean=True), marks.newline]
-        of_line = inputs_and_targets(ids, marks)
+        ids = [*encoding.encode_text(line.strip(), clean=True), special.newline]
+        of_line = inputs_and_targets(ids, special)
         inputs, targets = inputs + of_line[0], targets + of_line[1]
-        while len(inputs) > room:
-            examples.append(_example(inputs, targets, marks, context))
-            inputs, targets = inputs[room:], targets[room:]
+        while len(inputs) > fitting:
+            examples.append(_example(inputs, targets, special, context))
+            inputs, targets = inputs[fitting:], targets[fitting:]
             # No example of line ends alone.
-            if all(token == marks.newline for token in targets):
+            if all(token == special.newline for token in targets):
                 inputs, targets = [], []
     if inputs:
-        examples.append(_example(inputs, targets, marks, context))
+        examples.append(_example(inputs, targets, special, context))
     return examples
 
 
-def _example(inputs: Sequence[int], targets: Sequence[int], marks: Marks, context: int) -> tuple[list[int], list[int]]:
+def _example(
+    inputs: Sequence[int], targets: Sequence[int], special: SpecialIds, context: int
+) -> tuple[list[int], list[int]]:
     """Return x and y for a text that is padded or cut."""
-    x = [marks.sot, marks.seg, *inputs, marks.eot] + [marks.nottoken] * context
+    x = [special.sot, special.seg, *inputs, special.eot] + [special.nottoken] * context
     # One token less before the text than in x: y[t] is the token after x[t].
-    y = [NO_TARGET, *targets, marks.eot] + [NO_TARGET] * context
+    y = [NO_TARGET, *targets, special.eot] + [NO_TARGET] * context
     return x[:context], y[:context]

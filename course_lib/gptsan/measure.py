@@ -79,13 +79,13 @@ def untrained_routers(model: GPTSanForCausalLM, seed: int = 0) -> Iterator[None]
     """Give the routers new weights from their initial distribution, inside the context only."""
     rng = torch.Generator().manual_seed(seed)
     routers = [module for name, module in model.named_modules() if name.endswith("router.classifier")]
-    kept = [router.weight.data for router in routers]
+    trained = [router.weight.data for router in routers]
     for router in routers:
         router.weight.data = (torch.randn(router.weight.shape, generator=rng) * router.init_std).to(router.weight)
     try:
         yield
     finally:
-        for router, weight in zip(routers, kept, strict=True):
+        for router, weight in zip(routers, trained, strict=True):
             router.weight.data = weight
 
 

@@ -15,7 +15,7 @@ from course_lib.gptsan.shape import EMBEDDINGS, EXTRA_POSITIONS, GPTSanShape
 from course_lib.settings.config import to_dict
 from course_lib.training.memory import Layer, Parameter, Sizes, parameters_of
 
-# Bytes per logit in fp32: the logits (kept for log Z), their log-softmax, and three tensors of the same size at the
+# Bytes per logit in fp32: the logits (stored for log Z), their log-softmax, and three tensors of the same size at the
 # start of the backward pass.
 LOGIT_BYTES = 20
 LAST = "model.last_project.weight"
@@ -24,8 +24,8 @@ NOT_CAST = ("router.", "position_embeddings.")
 
 
 @cache
-def parameters(shape: GPTSanShape) -> tuple[Parameter, ...]:
-    """Return the parameters of a model of this shape, in its order."""
+def counted_parameters(shape: GPTSanShape) -> tuple[Parameter, ...]:
+    """Return the parameters of a model of this shape, in its order, counted on the meta device."""
     import torch
 
     from course_lib.gptsan.hf_config import GPTSanConfig
@@ -44,7 +44,7 @@ def sizes(settings: Any, shape: GPTSanShape, length: int, autocast: bool) -> Siz
     stream on a GPU; frozen weights and matrix products are in the run's dtype.
     """
     frozen = settings.frozen(shape)
-    counted = tuple(each._replace(trained=each.name not in frozen) for each in parameters(shape))
+    counted = tuple(each._replace(trained=each.name not in frozen) for each in counted_parameters(shape))
     blocks = [list[Parameter]() for _ in range(shape.num_layers)]
     for each in counted:
         if match := BLOCK.match(each.name):
@@ -92,7 +92,7 @@ def _layer(
     tokens, stream_bytes = settings.batch.micro_size * length, 4 if autocast else element_bytes
     router_bytes = 0
     if is_switch:
-        # The router computes in fp32: the jitter noise, and its input if that is trained and a tensor of its own.
+        # The router computes in fp32: the jitter noise, and its input if that is trained and another tensor.
         jitter = settings.loss.router_jitter > 0
         inputs = jitter + (learns and (jitter or element_bytes < 4))
         # Per token: three copies of the probabilities, plus indices, gates and norm statistics.

@@ -208,7 +208,7 @@ class GPTSanRun(Run):
         from course_lib.checkpoints import training_state, weight_files
         from course_lib.checkpoints.torch_dtypes import TORCH
         from course_lib.gptsan.hf_config import read_config, read_weights
-        from course_lib.gptsan.tf_names import hf_shapes, parameters
+        from course_lib.gptsan.parameters import hf_shapes, parameter_elements
 
         folder = self.settings.engine.output_dir
         saved = checkpoint.to_export(folder, step)
@@ -216,7 +216,7 @@ class GPTSanRun(Run):
         source = self.settings.model.checkpoint
         config = read_config(source) if source else self.model_config()
         before = read_weights(source) if source else {}
-        elements = parameters(config.shape)
+        elements = parameter_elements(config.shape)
         trained = elements.keys() - self.settings.frozen(config.shape)
 
         def tensors() -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.gptsan.examples import Array, Examples
-from course_lib.gptsan.layouts import NO_TARGET, Marks, pack
+from course_lib.gptsan.layouts import NO_TARGET, SpecialIds, pack
 from course_lib.gptsan.swe import SubwordEncoding
 
 
@@ -58,8 +58,8 @@ class Samples(torch.utils.data.Dataset[dict[str, Any]]):
 
 def encoded(texts: Iterable[str], label: int, encoding: SubwordEncoding, context: int) -> list[dict[str, Array]]:
     """Encode texts in memory as examples of one class, as `Examples` yields them; `context` is in tokens."""
-    marks = Marks.of(encoding)
-    rows = [row for text in texts for row in pack(text.splitlines(), encoding, marks, context)]
+    special = SpecialIds.of(encoding)
+    rows = [row for text in texts for row in pack(text.splitlines(), encoding, special, context)]
     return [{"x": np.array(x), "y": np.array(y), "i": np.array(label)} for x, y in rows]
 
 

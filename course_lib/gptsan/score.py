@@ -29,24 +29,24 @@ class GPTSanScorer:
 
     def tokens(self, text: str, end: bool) -> Tokens:
         """Return the tokens for a raw text, which is cleaned as in training; with `end`, it ends in newline and EOT."""
-        marks, encoding = self.generator.marks, self.generator.encoding
+        special, encoding = self.generator.special, self.generator.encoding
         prompt = self.generator.prompt(text)
         # prompt.read is SOT SEG text.
         read, target = prompt.read[1:], prompt.written
         if not end:
             return Tokens(read[:-1], target, encoding.decode(target))
-        newline = [marks.newline] * (target[-1:] != [marks.newline])
-        return Tokens(read + newline, [*target, *newline, marks.eot], encoding.decode(target))
+        newline = [special.newline] * (target[-1:] != [special.newline])
+        return Tokens(read + newline, [*target, *newline, special.eot], encoding.decode(target))
 
     @torch.inference_mode()
     def score(self, windows: Sequence[Window]) -> list[Scores]:
         """Return the scores of each window's `target[first:]`. The batch is padded on the right."""
-        marks, device = self.generator.marks, self.generator.device
+        special, device = self.generator.special, self.generator.device
         # The first window of a text begins with SEG.
-        heads = [[marks.sot] if window.start == 0 else [marks.sot, marks.seg] for window in windows]
+        heads = [[special.sot] if window.start == 0 else [special.sot, special.seg] for window in windows]
         rows = [[*head, *window.read] for head, window in zip(heads, windows, strict=True)]
         width = max(map(len, rows))
-        ids = torch.tensor([row + [marks.nottoken] * (width - len(row)) for row in rows], device=device)
+        ids = torch.tensor([row + [special.nottoken] * (width - len(row)) for row in rows], device=device)
         spout = None if self.vector is None else self.vector.expand(len(rows), -1)
         logits = self.generator.model(ids, spout=spout, use_cache=False).logits
         parts = zip(logits, heads, windows, strict=True)

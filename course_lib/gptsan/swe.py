@@ -106,9 +106,9 @@ class SubwordEncoding:
         self._best: dict[str, tuple[int, int]] = {}
         for spelling in sorted(self.ids, key=len):
             if len(spelling) <= LONGEST and not (spelling[0] == "<" and len(spelling) > 2):
-                own = (self.ids[spelling], len(spelling))
-                shorter = [self._best.get(spelling[:n], own) for n in range(1, len(spelling))]
-                self._best[spelling] = min([own, *shorter], key=lambda entry: (entry[0], -entry[1]))
+                entry = (self.ids[spelling], len(spelling))
+                shorter = [self._best.get(spelling[:n], entry) for n in range(1, len(spelling))]
+                self._best[spelling] = min([entry, *shorter], key=lambda found: (found[0], -found[1]))
         self._angle = {s: self._best.pop(s) for s in list(self._best) if s[0] == "<"}
         self._emoji: dict[str, list[tuple[int, str, str]]] = {}
         for rank, (text, token) in enumerate(emoji.items()):

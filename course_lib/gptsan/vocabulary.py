@@ -21,14 +21,14 @@ from course_lib.files import atomic_folder, write_json
 from course_lib.gptsan.swe import SPECIAL_TOKENS, SPECIALS, SubwordEncoding
 
 # Tokens for spaces, line ends and emoji in prepared text.
-MARKS = re.compile(r"<\|?\w+\|?>")
+PREPARED_TOKENS = re.compile(r"<\|?\w+\|?>")
 LETTERS = re.compile(r"[^\W\d_]{2,}")
 # Single characters included in every vocabulary.
 ALWAYS = "".join(map(chr, range(0x21, 0x7F))) + "、。｡．？！：；"
 # Minimum number of occurrences of an entry.
 LEAST = 2
 # Maximum number of substrings counted at once; beyond this number, the rarest are dropped.
-ROOM = 4_000_000
+MOST_SUBSTRINGS = 4_000_000
 TOKENIZER_CONFIG = {
     "tokenizer_class": "GPTSanTokenizer",
     **SPECIAL_TOKENS,
@@ -103,12 +103,12 @@ def _count(texts: Iterable[str], tables: dict[str, dict[str, str]]) -> tuple[int
     for text in texts:
         number += 1
         length += len(text)
-        for piece in MARKS.split(prepare(text)):
+        for piece in PREPARED_TOKENS.split(prepare(text)):
             characters.update(piece)
             for word in LETTERS.findall(piece):
                 substrings.update(map("".join, pairwise(word)))
                 substrings.update(map("".join, zip(word, word[1:], word[2:], strict=False)))
-        if len(substrings) > ROOM:
+        if len(substrings) > MOST_SUBSTRINGS:
             forgotten += 1
             substrings = Counter({entry: n for entry, n in substrings.items() if n > forgotten})
     return number, length, characters, substrings

@@ -4,9 +4,9 @@ import struct
 from pathlib import Path
 
 import numpy as np
+from course_lib.gptsan.parameters import variables
 from course_lib.gptsan.shape import GPTSanShape
 from course_lib.gptsan.tensor_bundle import MAGIC, masked_crc32c
-from course_lib.gptsan.tf_names import variables
 
 DTYPES = {"float32": 1, "int64": 9, "float16": 19}
 RESTART = 4  # entries between keys that stand whole

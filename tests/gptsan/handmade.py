@@ -38,9 +38,9 @@ def slow_encode(text: str, entries: list[str] = ENTRIES) -> list[int]:
     text = text.replace("—", "ー").replace("−", "ー")
     for emoji, token in EMOJI.items():
         text = text.replace(emoji, token)
-    found, place, longest = [], 0, max(map(len, ids)) + 1
-    while place < len(text):
-        rest = text[place:]
+    found, position, longest = [], 0, max(map(len, ids)) + 1
+    while position < len(text):
+        rest = text[position:]
         candidates = [
             rest[:n] for n in range(min(longest, len(rest)) if rest[0] == "<" else 3, 0, -1) if rest[:n] in ids
         ]
@@ -48,7 +48,7 @@ def slow_encode(text: str, entries: list[str] = ENTRIES) -> list[int]:
         if special or candidates:
             best = special[0] if special else min(candidates, key=lambda c: ids[c])
             found.append(ids[best])
-            place += len(best)
+            position += len(best)
             continue
         code = rest[0].encode().hex()
         if any(
@@ -61,7 +61,7 @@ def slow_encode(text: str, entries: list[str] = ENTRIES) -> list[int]:
             found.append(ids["<U2000U2BFF>"])
         else:
             found += [ids[f"<|byte{value}|>"] for value in rest[0].encode()]
-        place += 1
+        position += 1
     return found
 
 

@@ -26,9 +26,9 @@ SMALL = EncodeConfig(num_context=16)
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("vocabulary") / "swe"
-    build_vocabulary(TALES * 3, 480, place, 0.0)
-    return place
+    folder = tmp_path_factory.mktemp("vocabulary") / "swe"
+    build_vocabulary(TALES * 3, 480, folder, 0.0)
+    return folder
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> N
         whole = (tale + "\n") * (1 + label + 5 + label)  # its two documents, in some order
         assert swe.decode(ids[label]).replace("\n", "") == whole.replace("\n", "")
     assert report["classes"] == {label: int((examples.arrays["i"] == label).sum()) for label in range(4)}
-    kept = (tmp_path / "out" / "encoding.json").read_text()
-    assert json.loads(kept)["tokenizer"]["vocab.txt"] == sha256((tokenizer / "vocab.txt").read_bytes()).hexdigest()
-    assert str(tmp_path) not in kept
+    encoding = (tmp_path / "out" / "encoding.json").read_text()
+    assert json.loads(encoding)["tokenizer"]["vocab.txt"] == sha256((tokenizer / "vocab.txt").read_bytes()).hexdigest()
+    assert str(tmp_path) not in encoding
 
 
 def test_a_pattern_gives_running_numbers(tales: Path, tokenizer: Path, tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_the_same_for_any_number_of_workers(
     tales: Path, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("course_lib.gptsan.encode.BATCH", 200)  # several groups of documents
-    for place, workers, seed in ("one", 1, 7), ("two", 2, 7), ("other", 1, 8):
-        encode(str(tales), tokenizer, tmp_path / place, EncodeConfig(num_context=12, seed=seed), workers)
+    for name, workers, seed in ("one", 1, 7), ("two", 2, 7), ("other", 1, 8):
+        encode(str(tales), tokenizer, tmp_path / name, EncodeConfig(num_context=12, seed=seed), workers)
     assert content(tmp_path / "one") == content(tmp_path / "two")
     assert content(tmp_path / "one") != content(tmp_path / "other")
 

@@ -38,17 +38,17 @@ def test_no_document_is_in_both_sets(
     labels = [sizes[number][0] for number in documents]
     examples = Examples(write(tmp_path_factory.mktemp("split"), labels, documents=documents))
     sets = examples.split(share, seed)
-    train, held = ({documents[row] for row in part.rows} for part in sets)
+    train, held_out = ({documents[row] for row in part.rows} for part in sets)
     classes = [label for label, _ in sizes]
     alone = {number for number, label in enumerate(classes) if classes.count(label) == 1}
-    assert train & held <= alone and train | held == set(range(len(sizes)))
+    assert train & held_out <= alone and train | held_out == set(range(len(sizes)))
     for label in set(classes):
         members = {number for number, one in enumerate(classes) if one == label}
         if len(members) > 1:
-            assert len(members & held) == min(max(round(share * len(members)), 1), len(members) - 1)
+            assert len(members & held_out) == min(max(round(share * len(members)), 1), len(members) - 1)
         else:
             # A single document is split by example, as far as it has two.
-            assert members <= train and (members <= held) == (sizes[next(iter(members))][1] > 1)
+            assert members <= train and (members <= held_out) == (sizes[next(iter(members))][1] > 1)
 
 
 def test_models_that_cannot_read_them(tmp_path: Path) -> None:

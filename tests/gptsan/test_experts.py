@@ -16,11 +16,11 @@ def settings(**more: Any) -> GPTSanConfig:
 def one_by_one(mlp: SwitchMLP, x: Tensor) -> Tensor:
     """The definition: token after token, each expert with a counter."""
     config, rows = mlp.config, []
-    room, taken = capacity(config, x.shape[0] * x.shape[1], mlp.training), [0] * E
+    limit, counts = capacity(config, x.shape[0] * x.shape[1], mlp.training), [0] * E
     for token in x.flatten(0, 1):
         probability, expert = mlp.router(token[None, None]).softmax(-1).max(-1)
-        taken[int(expert)] += 1
-        fits = taken[int(expert)] <= room
+        counts[int(expert)] += 1
+        fits = counts[int(expert)] <= limit
         rows.append(mlp.experts[f"expert_{int(expert)}"](token) * probability.flatten() * fits)
     return torch.stack(rows).view_as(x)
 
@@ -31,8 +31,8 @@ def test_tokens_go_into_equal_groups_of_about_a_thousand():
 
 def test_a_full_expert_in_one_group_takes_from_the_next():
     expert = torch.zeros(4, 1024, dtype=torch.long)  # all want the same one
-    kept = within_capacity(expert, settings(eval_capacity_factor=1.0), training=False)
-    assert kept.sum((1, 2)).tolist() == [1024 // E] * 4
+    served = within_capacity(expert, settings(eval_capacity_factor=1.0), training=False)
+    assert served.sum((1, 2)).tolist() == [1024 // E] * 4
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -1,4 +1,4 @@
-"""The extra stage: what is kept, new, frozen and written, on models built here."""
+"""The extra stage: what is copied, new, frozen and written, on models built here."""
 
 import json
 import shutil
@@ -44,12 +44,12 @@ def test_kept_new_and_frozen(tmp_path: Path, ext: int, dtype: torch.dtype, size:
     report = add_extra_stage(source, tmp_path / "out", 2, seed=3)
     old, new = read_tensors(source), read_tensors(tmp_path / "out")
     assert all(torch.equal(before[name], value) for name, value in old.items())
-    kept = old.keys() - {OUT, "lm_head.weight"}
-    for name in kept:
+    copied = old.keys() - {OUT, "lm_head.weight"}
+    for name in copied:
         assert new[name].dtype == old[name].dtype
         assert torch.equal(new[name], old[name])
     first = 2 + ext
-    made = new.keys() - kept
+    made = new.keys() - copied
     assert {name for name in made if ".blocks." not in name} == ({OUT} if ext else {OUT, ETE})
     assert {name.split(".")[2] for name in made if ".blocks." in name} == {str(first), str(first + 1)}
     for name in made:
@@ -90,11 +90,11 @@ def test_weights_of_the_published_form(tmp_path: Path):
     stored = {name.replace("model.spout.", "model.sqout."): value for name, value in model.state_dict().items()}
     assert "lm_head.weight" in stored
     torch.save(stored, source / "pytorch_model.bin")
-    kept = read_tensors(source)
+    before = read_tensors(source)
     (source / "model.safetensors").unlink()
     add_extra_stage(source, tmp_path / "out", 1)
     new = read_tensors(tmp_path / "out")
-    assert torch.equal(new["model.spout.2.weight"], kept["model.spout.2.weight"])
+    assert torch.equal(new["model.spout.2.weight"], before["model.spout.2.weight"])
     assert "lm_head.weight" not in new
 
 

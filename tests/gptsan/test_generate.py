@@ -69,7 +69,7 @@ def flat(words: GPTSanTokenizer) -> GPTSanGenerator:
 
 @pytest.mark.parametrize("text", [DOG, CAT, "外は雨だ！"])
 def test_a_prompt_is_read_as_a_training_example(random: GPTSanGenerator, text: str) -> None:
-    ((x, y),) = pack(text.splitlines(), random.encoding, random.marks, 64)
+    ((x, y),) = pack(text.splitlines(), random.encoding, random.special, 64)
     prompt = random.prompt(text + "\n")
     assert prompt.num_input == 1
     assert prompt.read == x[: len(prompt.read)]
@@ -118,7 +118,7 @@ def test_the_cache_gives_what_the_whole_gives(random: GPTSanGenerator, spout: in
         never = random.never | random.characters.blocked(torch.tensor([written]), left)[0]
         assert int(logits.masked_fill(never, -torch.inf).argmax()) == token
         written.append(token)
-        ids.append(random.marks.sep if token in random.marks.ends else token)
+        ids.append(random.special.sep if token in random.special.ends else token)
     assert len(set(found)) > 3
 
 
@@ -158,7 +158,7 @@ def test_the_same_seed_gives_the_same_texts(flat: GPTSanGenerator) -> None:
 
 
 def test_texts_end_at_the_end_of_text_and_with_the_positions(flat: GPTSanGenerator) -> None:
-    eot = flat.marks.eot
+    eot = flat.special.eot
     assert len(flat.continue_text("犬")[0]) == CONTEXT + 1 - 2  # all positions but those of SOT and SEG
     with boosted(flat, [eot], math.log(0.3) + 30):  # one of the likely ones
         lengths = [len(text) for text in flat.continue_text("", GenerateConfig(num_generate=200))]

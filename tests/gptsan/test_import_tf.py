@@ -12,9 +12,9 @@ from course_lib.errors import CourseError
 from course_lib.gptsan.hf_config import GPTSanConfig
 from course_lib.gptsan.import_tf import import_tf
 from course_lib.gptsan.model import GPTSanForCausalLM
+from course_lib.gptsan.parameters import hf_shapes, infer_shape, parameter_elements, variables
 from course_lib.gptsan.shape import GPTSanShape
 from course_lib.gptsan.tensor_bundle import TensorBundle
-from course_lib.gptsan.tf_names import hf_shapes, infer_shape, parameters, variables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -82,9 +82,9 @@ def test_the_table_has_the_models_names_and_shapes(shape):
     assert {name: tuple(value.shape) for name, value in ours.items()} == hf_shapes(shape)
     with torch.device("meta"):
         model = GPTSanForCausalLM(GPTSanConfig(**asdict(shape)))
-    held = {name: tuple(value.shape) for name, value in model.state_dict().items() if name != "lm_head.weight"}
-    assert list(held.items()) == list(hf_shapes(shape).items())
-    assert list(parameters(shape).items()) == [(name, p.numel()) for name, p in model.named_parameters()]
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items() if name != "lm_head.weight"}
+    assert list(shapes.items()) == list(hf_shapes(shape).items())
+    assert list(parameter_elements(shape).items()) == [(name, p.numel()) for name, p in model.named_parameters()]
     shapes = {name: value.shape for name, value in found.items()}
     assert infer_shape(shapes) == (shape if shape.num_ext_layers else replace(shape, d_ext=4 * shape.d_model))
 

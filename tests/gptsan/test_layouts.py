@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from course_lib.gptsan.layouts import NO_TARGET, Marks, inputs_and_targets, pack
+from course_lib.gptsan.layouts import NO_TARGET, SpecialIds, inputs_and_targets, pack
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ class Letters:
 
 NAMES = [*LETTERS.replace("\n", "/"), "0", "1", "<", "M", "S", ".", "B", "|", "E"]
 LETTER: Any = Letters()
-MARKS = Marks.of(LETTER)
+SPECIAL = SpecialIds.of(LETTER)
 
 
 def names(ids: list[int]) -> str:
@@ -33,7 +33,7 @@ def names(ids: list[int]) -> str:
 
 
 def packed(*lines: str, context: int) -> list[tuple[str, str]]:
-    return [(names(x), names(y)) for x, y in pack(lines, LETTER, MARKS, context)]
+    return [(names(x), names(y)) for x, y in pack(lines, LETTER, SPECIAL, context)]
 
 
 def test_the_next_token_and_the_end_are_predicted() -> None:
@@ -54,29 +54,29 @@ def test_a_full_example_at_the_end_of_a_document() -> None:
 
 @given(st.lists(st.text("ab。z\tc", max_size=12), min_size=1, max_size=8), st.integers(8, 24))
 def test_lm_reads_and_predicts_every_token_of_a_document(lines: list[str], context: int) -> None:
-    examples = pack(lines, LETTER, MARKS, context)
-    parts = [inputs_and_targets([*LETTER.encode_text(line.strip(), True), MARKS.newline], MARKS) for line in lines]
+    examples = pack(lines, LETTER, SPECIAL, context)
+    parts = [inputs_and_targets([*LETTER.encode_text(line.strip(), True), SPECIAL.newline], SPECIAL) for line in lines]
     seen: list[int] = []
     learned: list[int] = []
     for x, y in examples:
-        assert len(x) == len(y) == context and x[:2] == [MARKS.sot, MARKS.seg]
-        size = context - x.count(MARKS.nottoken)
-        ended = x[size - 1] == MARKS.eot
+        assert len(x) == len(y) == context and x[:2] == [SPECIAL.sot, SPECIAL.seg]
+        size = context - x.count(SPECIAL.nottoken)
+        ended = x[size - 1] == SPECIAL.eot
         seen += x[2 : size - ended]
         learned += y[1 : size - 1 - ended]  # the last one is of a token in the next example, or the end
         assert y[0] == NO_TARGET and NO_TARGET not in y[1 : size - ended]
-        assert not ended or (y[size - 2] == MARKS.eot and set(y[size - 1 :]) == {NO_TARGET})
+        assert not ended or (y[size - 2] == SPECIAL.eot and set(y[size - 1 :]) == {NO_TARGET})
     for (_, this), (_, following) in zip(examples, examples[1:]):
-        assert this[-1] in (following[1], MARKS.newline)
+        assert this[-1] in (following[1], SPECIAL.newline)
     for stream, part in (seen, 0), (learned, 1):
         whole = [i for pair in parts for i in pair[part]]
-        assert [i for i in stream if i != MARKS.newline] == [i for i in whole if i != MARKS.newline]
+        assert [i for i in stream if i != SPECIAL.newline] == [i for i in whole if i != SPECIAL.newline]
 
 
 @given(st.lists(st.integers(0, BYTE0 + 1), max_size=30))
 def test_runs_and_sentence_ends(ids: list[int]) -> None:
-    read, predicted = inputs_and_targets(ids, MARKS)
-    assert inputs_and_targets(predicted, MARKS) == (read, predicted)
-    assert [MARKS.sep if i in MARKS.ends else i for i in predicted] == read
-    assert not any(a == b == c <= MARKS.last for a, b, c in zip(predicted, predicted[1:], predicted[2:]))
-    assert not MARKS.ends & set(read)
+    read, predicted = inputs_and_targets(ids, SPECIAL)
+    assert inputs_and_targets(predicted, SPECIAL) == (read, predicted)
+    assert [SPECIAL.sep if i in SPECIAL.ends else i for i in predicted] == read
+    assert not any(a == b == c <= SPECIAL.last for a, b, c in zip(predicted, predicted[1:], predicted[2:]))
+    assert not SPECIAL.ends & set(read)

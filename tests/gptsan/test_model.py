@@ -55,9 +55,9 @@ def types(*row: int, rows: int = 2) -> Tensor:
 def test_logits_are_those_of_the_port(name):
     inputs = given(CASES[name])
     found = logits(build(max_position_embeddings=10), **inputs)
-    kept = inputs["attention_mask"].bool()
+    attended = inputs["attention_mask"].bool()
     expected = torch.from_numpy(np.load(FIXTURE)[name])
-    torch.testing.assert_close(found[kept], expected[kept], rtol=0, atol=1e-5)
+    torch.testing.assert_close(found[attended], expected[attended], rtol=0, atol=1e-5)
 
 
 # Loading and saving

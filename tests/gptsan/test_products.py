@@ -33,7 +33,7 @@ RUN: dict[str, Any] = {
 }
 
 
-class Place:
+class TunedFolder:
     """A folder with a base, texts with classes, and a profile that tunes the base on them."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,8 +51,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    made = Place(tmp_path)
+def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TunedFolder:
+    made = TunedFolder(tmp_path)
     monkeypatch.setenv("COURSE_PROFILE", str(tmp_path / "own.yaml"))
     real = paths.data
     monkeypatch.setattr(paths, "data", lambda name: tmp_path / "list.csv" if name.endswith("list.csv") else real(name))
@@ -68,31 +68,31 @@ def weights() -> bytes:
 
 
 def test_other_labels_width_or_loss_train_the_tuned_model_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tuned: TunedFolder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, before = weights(), runs()
     assert "training gptsan/tuned (missing): GPTSAN, 2 + 1 extra layers\n" in capfd.readouterr().out
     assert len(before) == 1
 
     # labels: the texts, and so the ids, are the same
-    place.labels(lambda label: (label + 1) % len(TEXTS))
+    tuned.labels(lambda label: (label + 1) % len(TEXTS))
     assert products.TUNED.state().reason == "gptsan/classes is not fresh"
     second = weights()
     assert "training gptsan/tuned (gptsan/classes changed): " in capfd.readouterr().out
     assert second != first and len(runs()) == 2
 
     # the width that examples are made for
-    place.profile = PROFILE | {"gptsan": PROFILE["gptsan"] | {"classes": {"num_context": 40, "d_spout": 7}}}
-    place.write()
+    tuned.profile = PROFILE | {"gptsan": PROFILE["gptsan"] | {"classes": {"num_context": 40, "d_spout": 7}}}
+    tuned.write()
     products.TUNED.path()
     assert len(runs()) == 3
 
     # how the run logs and where
-    place.run = RUN | {
+    tuned.run = RUN | {
         "engine": RUN["engine"] | {"logging_freq": 2, "output_dir": "elsewhere"},
         "batch": {"global_size": 8, "micro_size": 4},
     }
-    place.write()
+    tuned.write()
     assert products.TUNED.state().kind == "fresh"
 
     # its loss, as another process sees it
@@ -107,7 +107,9 @@ def test_other_labels_width_or_loss_train_the_tuned_model_again(
     assert len(runs()) == 4 and before < runs()
 
 
-def test_a_finished_run_is_exported_again_without_training(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_is_exported_again_without_training(
+    tuned: TunedFolder, capfd: pytest.CaptureFixture[str]
+) -> None:
     first, before = weights(), runs()
     shutil.rmtree(products.TUNED.folder)
     log = next((workspace.root() / products.RUNS).glob("*/log.jsonl"))
@@ -115,9 +117,9 @@ def test_a_finished_run_is_exported_again_without_training(place: Place, capfd: 
     assert weights() == first and runs() == before and log.read_text() == steps
 
 
-def test_files_that_the_run_names_itself_are_inputs(place: Place) -> None:
-    examples = place.folder / "examples"
-    place.run = RUN | {"data": RUN["data"] | {"input": str(examples)}}
-    place.write()
+def test_files_that_the_run_names_itself_are_inputs(tuned: TunedFolder) -> None:
+    examples = tuned.folder / "examples"
+    tuned.run = RUN | {"data": RUN["data"] | {"input": str(examples)}}
+    tuned.write()
     named = products.TUNED.resolve()[1]
     assert {path.name for path in named if isinstance(path, Path)} >= {"x.npy", "i.npy", "encoding.json"}

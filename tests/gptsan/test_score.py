@@ -8,7 +8,7 @@ import torch
 from course_lib.evaluation import bits
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.gptsan.generate import GPTSanGenerator
-from course_lib.gptsan.layouts import Marks, pack
+from course_lib.gptsan.layouts import SpecialIds, pack
 from course_lib.gptsan.score import GPTSanScorer
 from course_lib.gptsan.tokenizer import GPTSanTokenizer
 
@@ -28,7 +28,7 @@ def test_a_document_costs_what_its_training_example_costs(
     generator: GPTSanGenerator, words: GPTSanTokenizer, spout: int | str
 ) -> None:
     text = "犬が吠えた。外は雨だ！わんわんわん、あああ。"
-    ((x, y),) = pack([text], words.swe, Marks.of(words.swe), 64)
+    ((x, y),) = pack([text], words.swe, SpecialIds.of(words.swe), 64)
     scorer = GPTSanScorer(generator, spout)
     assert (scorer.vector is None) == (spout == "none")
     length = max(at for at, label in enumerate(y) if label >= 0) + 1
@@ -54,7 +54,7 @@ def test_later_windows_begin_like_a_training_example(generator: GPTSanGenerator)
     assert len(tokens.target) > scorer.room
     (found,) = score(scorer, [tokens], WindowSettings(window=16, stride=8))
     # the second window: tokens 8 to 23, of which 16 to 23 are scored
-    ids = torch.tensor([[scorer.generator.marks.sot, scorer.generator.marks.seg, *tokens.read[8:24]]])
+    ids = torch.tensor([[scorer.generator.special.sot, scorer.generator.special.seg, *tokens.read[8:24]]])
     with torch.no_grad():
         rows = generator.model(ids).logits[0, 2:].log_softmax(-1)
     expected = [rows[at - 8, tokens.target[at]].item() for at in range(16, 24)]

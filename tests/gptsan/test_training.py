@@ -59,14 +59,14 @@ def inputs(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def folder(tmp_path_factory):
     return inputs(tmp_path_factory.mktemp("gptsan"))
 
 
-def settings(place: Path, run: Path, *overrides: str) -> GPTSanRunConfig:
+def settings(folder: Path, run: Path, *overrides: str) -> GPTSanRunConfig:
     values = {
-        "model": {"checkpoint": str(place / "stage"), "ignore": str(place / "stage" / IGNORE)},
-        "data": {"input": str(place / "examples"), "held_out": 0.2},
+        "model": {"checkpoint": str(folder / "stage"), "ignore": str(folder / "stage" / IGNORE)},
+        "data": {"input": str(folder / "examples"), "held_out": 0.2},
         "spout": {"mode": "uniform"},
         "batch": {"global_size": 8, "micro_size": 2},
         "optimizer": {"lr": {"max": 1e-2, "min": 1e-3, "warmup_steps": 2}},
@@ -78,14 +78,14 @@ def settings(place: Path, run: Path, *overrides: str) -> GPTSanRunConfig:
 
 
 @pytest.fixture(scope="module")
-def unbroken(place, tmp_path_factory):
-    return train(GPTSanRun(settings(place, tmp_path_factory.mktemp("runs") / "whole", "launch.ranks=1")))
+def unbroken(folder, tmp_path_factory):
+    return train(GPTSanRun(settings(folder, tmp_path_factory.mktemp("runs") / "whole", "launch.ranks=1")))
 
 
-def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
+def test_only_the_extra_stage_learns(folder, unbroken, tmp_path):
     report = export(unbroken.folder, tmp_path / "model")
-    before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")
-    frozen = set(json.loads((place / "stage" / IGNORE).read_text()))
+    before, after = read_tensors(folder / "stage"), read_tensors(tmp_path / "model")
+    frozen = set(json.loads((folder / "stage" / IGNORE).read_text()))
     assert before.keys() == after.keys()
     assert report["trained"] + report["frozen"] == len(before) - 1  # the bias is a buffer
     changed = {name for name in before if not torch.equal(before[name], after[name])}
@@ -93,14 +93,14 @@ def test_only_the_extra_stage_learns(place, unbroken, tmp_path):
     assert changed == before.keys() - frozen - {"final_logits_bias"}
     losses = [entry["loss"] for entry in unbroken.log if entry["kind"] == "train"]
     assert losses[-1] < losses[0] - 0.05
-    kept = set(read_weights(unbroken.folder / "checkpoints" / f"checkpoint-{STEPS}").tensors)
-    assert kept and not kept & frozen
+    saved = set(read_weights(unbroken.folder / "checkpoints" / f"checkpoint-{STEPS}").tensors)
+    assert saved and not saved & frozen
     GPTSanForCausalLM.from_pretrained(tmp_path / "model")
 
 
 @pytest.mark.rehearse
-def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
-    killed = settings(place, tmp_path / "run", "launch.ranks=1")
+def test_killed_it_resumes_to_the_same_weights(folder, unbroken, tmp_path):
+    killed = settings(folder, tmp_path / "run", "launch.ranks=1")
     kill_in_step(5, "gptsan train", killed)
     assert checkpoint.step_of(checkpoint.whole_checkpoints(tmp_path / "run")[0]) == 3
     resumed = train(GPTSanRun(killed), resume=True)
@@ -111,38 +111,38 @@ def test_killed_it_resumes_to_the_same_weights(place, unbroken, tmp_path):
     losses = ([entry["loss"] for entry in run.log if entry["kind"] == "train"] for run in (unbroken, resumed))
     assert next(losses) == next(losses)
     with pytest.raises(UsageError, match=r"spout.mode: onehot is not allowed: the run in .* has uniform"):
-        train(GPTSanRun(settings(place, tmp_path / "run", "launch.ranks=1", "spout.mode=onehot")), resume=True)
+        train(GPTSanRun(settings(folder, tmp_path / "run", "launch.ranks=1", "spout.mode=onehot")), resume=True)
 
 
 @pytest.mark.rehearse
-def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(place, tmp_path):
+def test_sharded_in_bf16_the_frozen_weights_come_back_bit_for_bit(folder, tmp_path):
     run = train(GPTSanRun(settings(
-            place, tmp_path / "run", "zero.stage=3", "precision.dtype=bf16", "model.recompute=full", "spout.mode=none",
+            folder, tmp_path / "run", "zero.stage=3", "precision.dtype=bf16", "model.recompute=full", "spout.mode=none",
             "zero.stage3_param_persistence_threshold=0", "engine.max_steps=3",
         )))  # fmt: skip
     export(run.folder, tmp_path / "model")
-    before, after = read_tensors(place / "stage"), read_tensors(tmp_path / "model")
+    before, after = read_tensors(folder / "stage"), read_tensors(tmp_path / "model")
     assert {value.dtype for value in after.values()} == {torch.float32}
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed and all(name.startswith(("model.blocks.2.", "model.extra_position")) for name in changed)
 
 
-def test_in_16_bits_the_logits_take_16_bits(place, tmp_path):
+def test_in_16_bits_the_logits_take_16_bits(folder, tmp_path):
     """DeepSpeed casts parameters and leaves buffers as they are: a bias in fp32 would make logits of fp32."""
-    model = GPTSanRun(settings(place, tmp_path / "run", "precision.dtype=bf16")).model()
+    model = GPTSanRun(settings(folder, tmp_path / "run", "precision.dtype=bf16")).model()
     for parameter in model.parameters():
         parameter.data = parameter.data.bfloat16()
     assert model(torch.zeros(1, 8, dtype=torch.long)).logits.dtype == torch.bfloat16
 
 
-def test_a_new_model_is_trained_from_scratch(place, tmp_path):
+def test_a_new_model_is_trained_from_scratch(folder, tmp_path):
     shape = {
         "vocab_size": 430, "max_position_embeddings": 48, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 8, "num_switch_layers": 1,
         "num_heads": 2, "num_experts": 2,
     }  # fmt: skip
-    chosen = settings(place, tmp_path / "run", "engine.max_steps=2", "spout.mode=none", "launch.ranks=1")
+    chosen = settings(folder, tmp_path / "run", "engine.max_steps=2", "spout.mode=none", "launch.ranks=1")
     values = config.to_dict(chosen) | {"model": {"shape": shape}}
-    values["data"]["tokenizer"] = str(place / "words")
+    values["data"]["tokenizer"] = str(folder / "words")
     run = train(GPTSanRun(config.build(GPTSanRunConfig, values)))
     report = export(run.folder, tmp_path / "model")
     model = GPTSanForCausalLM.from_pretrained(tmp_path / "model")
@@ -158,23 +158,23 @@ def test_a_new_model_is_trained_from_scratch(place, tmp_path):
         (["data.tokenizer={}/others"], "another tokenizer"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(place, tmp_path, overrides, words):
-    names = list(read_tensors(place / "stage"))
-    (place / "unknown.json").write_text(json.dumps(["model.embed_tokens.weight", "model.blocks.0"]))
-    (place / "all.json").write_text(json.dumps([name for name in names if name != "final_logits_bias"]))
-    build_vocabulary(["別の語彙を作る。" * 3], 400, place / "others", 0.0)
-    (place / "short").mkdir(exist_ok=True)
-    shape = json.loads((place / "base" / "config.json").read_text()) | {"max_position_embeddings": 40}
-    (place / "short" / "config.json").write_text(json.dumps(shape))
+def test_what_makes_no_sense_is_one_line(folder, tmp_path, overrides, words):
+    names = list(read_tensors(folder / "stage"))
+    (folder / "unknown.json").write_text(json.dumps(["model.embed_tokens.weight", "model.blocks.0"]))
+    (folder / "all.json").write_text(json.dumps([name for name in names if name != "final_logits_bias"]))
+    build_vocabulary(["別の語彙を作る。" * 3], 400, folder / "others", 0.0)
+    (folder / "short").mkdir(exist_ok=True)
+    shape = json.loads((folder / "base" / "config.json").read_text()) | {"max_position_embeddings": 40}
+    (folder / "short" / "config.json").write_text(json.dumps(shape))
     for file in ("vocab.txt", "emoji.json"):
-        (place / "short" / file).write_bytes((place / "words" / file).read_bytes())
+        (folder / "short" / file).write_bytes((folder / "words" / file).read_bytes())
     with pytest.raises(CourseError, match=words):
-        train(GPTSanRun(settings(place, tmp_path / "run", *(each.format(place) for each in overrides))))
+        train(GPTSanRun(settings(folder, tmp_path / "run", *(each.format(folder) for each in overrides))))
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_names_are_matched_exactly(place):
-    given = settings(place, place / "run", "model.ignore=base")
+def test_names_are_matched_exactly(folder):
+    given = settings(folder, folder / "run", "model.ignore=base")
     frozen = given.frozen(GPTSanConfig(num_switch_layers=2, num_ext_layers=9))
     assert {name.split(".")[2] for name in frozen if ".blocks." in name} == {"0", "1"}
 
@@ -185,8 +185,8 @@ def test_spout_modes():
     assert len(set(spout_vector("uniform", 3, 8, rng).tolist())) == 8
 
 
-def test_each_epoch_has_each_example_once_in_an_order_of_its_own(place):
-    examples = GPTSanRun(settings(place, place / "run")).examples()
+def test_each_epoch_has_each_example_once_in_an_order_of_its_own(folder):
+    examples = GPTSanRun(settings(folder, folder / "run")).examples()
     samples = Samples(examples, 2 * len(examples), 7, "onehot", 8)
     seen = [tuple(samples[index]["x"]) for index in range(len(samples))]
     first, second = seen[: len(examples)], seen[len(examples) :]

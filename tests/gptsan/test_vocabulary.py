@@ -12,9 +12,9 @@ LEAST = len(SPECIALS) + len(ALWAYS)
 TEXTS = ["猫がねている。猫がないている。", "大学の猫と大學の犬　😀", "ねている犬 <b>5円</b> 2023年2023年"]
 
 
-@pytest.mark.parametrize("room", [4_000_000, 20])  # 20: the rarest are forgotten
-def test_the_entries_that_save_most_come_first(tmp_path: Path, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "ROOM", room)
+@pytest.mark.parametrize("most", [4_000_000, 20])  # 20: the rarest are forgotten
+def test_the_entries_that_save_most_come_first(tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "MOST_SUBSTRINGS", most)
     counts = build_vocabulary(TEXTS * 5, LEAST + 12, tmp_path / "v", 0.0)
     lines = (tmp_path / "v" / "vocab.txt").read_text(encoding="utf8").split("\n")
     assert counts["entries"] == len(lines) == LEAST + 12

@@ -1,6 +1,7 @@
 """The parameters of a GPTSAN: names, shapes and order of the axes, here and in the original TensorFlow checkpoint.
 
-The importer, the exporter and the memory planner read this table. The module does not import torch.
+The importer, the export of a run, the extra stage and the choice of frozen parameters read this table. The memory
+planner counts the parameters of the model itself (memory.py). The module does not import torch.
 """
 
 import math
@@ -121,17 +122,19 @@ def hf_shapes(shape: GPTSanShape) -> dict[str, tuple[int, ...]]:
     """Return the shape of each Hugging Face tensor in the order of the model, without the tied head."""
     shapes: dict[str, tuple[int, ...]] = {BIAS: (1, shape.vocab_size)}
     for of_experts, group in groupby(variables(shape), lambda variable: variable.split == "e"):
-        named = [
-            [(name, _sizes(variable.hf_axes, shape)[bool(variable.split) :]) for name in variable.hf_names(shape)]
-            for variable in group
-        ]
+        named = []
+        for variable in group:
+            sizes = _sizes(variable.hf_axes, shape)
+            # The axis that is split is the first one.
+            tensor_sizes = sizes[1:] if variable.split else sizes
+            named.append([(name, tensor_sizes) for name in variable.hf_names(shape)])
         # The model has all tensors of an expert before those of the next one.
         for several in zip(*named, strict=True) if of_experts else named:
             shapes |= several
     return shapes
 
 
-def parameters(shape: GPTSanShape) -> dict[str, int]:
+def parameter_elements(shape: GPTSanShape) -> dict[str, int]:
     """Return the number of elements of each parameter, in the order of the model. The head's bias is a buffer."""
     return {name: math.prod(sizes) for name, sizes in hf_shapes(shape).items() if name != BIAS}
 
