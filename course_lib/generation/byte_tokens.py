@@ -49,8 +49,8 @@ TEXT, ENDED = 0, 1
 MISSING = (0, 0, 1, 2, 3, 2, 2, 2, 1, 3, 3)
 # A state and its last three tokens determine the next state: a character has at most four bytes.
 RECENT = 3
-# From this number of remaining tokens on, every character fits.
-ROOM = 4
+# Most bytes, and so byte tokens, of a character: with this number of remaining tokens, every character fits.
+LONGEST_CHARACTER = 4
 NEXT = [{byte: STATES.index(state) for allowed, state in rules for byte in allowed} for rules in RULES.values()]
 
 
@@ -58,8 +58,9 @@ class ByteTokens:
     """The table for one vocabulary.
 
     `after` is the state after a token [states, tokens]; if the token is not allowed, what is before it counts as lost.
-    `blocked` says whether a token is not allowed [remaining tokens − 1, states, tokens], for up to ROOM remaining
-    tokens. `has_bytes` says whether any token is a part of a character; if not, no text can break.
+    `blocked` says whether a token is not allowed [remaining tokens − 1, states, tokens], for up to
+    LONGEST_CHARACTER remaining tokens. `has_bytes` says whether any token is a part of a character; if not, no text can
+    break.
     """
 
     def __init__(self, pieces: Sequence[bytes | None], repeat: int | None = None) -> None:
@@ -82,13 +83,13 @@ class ByteTokens:
         if repeat is not None:
             allowed[ENDED, repeat] = False
         missing = np.asarray(MISSING)[self.after]
-        self.blocked = np.stack([~allowed | (missing > room - 1) for room in range(1, ROOM + 1)])
+        self.blocked = np.stack([~allowed | (missing > remaining - 1) for remaining in range(1, LONGEST_CHARACTER + 1)])
 
     def whole(self, ids: Sequence[int]) -> list[int]:
         """Return `ids` without the byte tokens that form no whole character, such as half a character at the end."""
-        kept: list[int] = []
+        whole: list[int] = []
         unfinished: list[int] = []
-        # `last` is the state after the tokens that are kept.
+        # `last` is the state after the tokens in `whole`.
         state = last = TEXT
         for token in ids:
             if self.blocked[-1, state, token]:
@@ -98,9 +99,9 @@ class ByteTokens:
             state = int(self.after[state, token])
             unfinished.append(token)
             if not MISSING[state]:
-                kept += unfinished
+                whole += unfinished
                 unfinished, last = [], state
-        return kept
+        return whole
 
 
 def _decoded(piece: bytes | None) -> str | None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor
 
-from course_lib.generation.byte_tokens import MISSING, RECENT, ROOM, TEXT, ByteTokens
+from course_lib.generation.byte_tokens import LONGEST_CHARACTER, MISSING, RECENT, TEXT, ByteTokens
 
 
 class CharacterMask:
@@ -15,16 +15,16 @@ class CharacterMask:
         self.after, self.tables = torch.from_numpy(table.after).to(device), torch.from_numpy(table.blocked).to(device)
         self.missing = torch.tensor(MISSING, device=device)
 
-    def states(self, ids: Tensor, room: int) -> Tensor:
-        """Return the state of each text [N] after its ids [N, T], with `room` tokens remaining."""
+    def states(self, ids: Tensor, remaining: int) -> Tensor:
+        """Return the state of each text [N] after its ids [N, T], with `remaining` tokens left."""
         states = torch.zeros(len(ids), dtype=torch.int32, device=ids.device)
         for tokens in ids[:, -RECENT:].unbind(1):
             states = self.after[states, tokens]
-        return states.masked_fill(self.missing[states] > room, TEXT)
+        return states.masked_fill(self.missing[states] > remaining, TEXT)
 
-    def blocked(self, ids: Tensor, room: int) -> Tensor:
-        """Return which tokens may not follow [N, V], after the ids [N, T], with `room` tokens remaining."""
-        return self.tables[min(room, ROOM) - 1][self.states(ids, room)]
+    def blocked(self, ids: Tensor, remaining: int) -> Tensor:
+        """Return which tokens may not follow [N, V], after the ids [N, T], with `remaining` tokens left."""
+        return self.tables[min(remaining, LONGEST_CHARACTER) - 1][self.states(ids, remaining)]
 
 
 class WholeCharacters(LogitsProcessor):  # type: ignore[misc]

@@ -14,7 +14,7 @@ from course_lib.settings.config import STRICT, setting
 
 MAX_NEW_TOKENS = 200  # default maximum length of a continuation; less if the model has fewer positions left
 # Limits of numbers that multiply or divide logits, which stay finite in fp32. With the lowest temperature the likeliest
-# token is taken, with the highest one any token.
+# token is chosen, with the highest one any token.
 LEAST, MOST = 1e-6, 1e6
 
 
@@ -58,7 +58,7 @@ class GenerateConfig:
         """Number of texts kept at each step of beam search; 1 for the other strategies."""
         return self.num_beams or (4 if self.strategy == "beam" else 1)
 
-    def room(self, prompt: int, positions: int | None) -> int:
+    def longest_continuation(self, prompt: int, positions: int | None) -> int:
         """Return the longest continuation [tokens] after `prompt` tokens; `positions` is the model's limit or None."""
         wanted = self.max_new_tokens or max(MAX_NEW_TOKENS, self.min_new_tokens)
         if positions is None:

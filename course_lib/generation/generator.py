@@ -27,15 +27,15 @@ from course_lib.models import frozen_base
 
 
 @dataclass(frozen=True)
-class _Request:
-    """A prompt in a batch. `index` is its position in the result, `room` its maximum continuation length [tokens]."""
+class _Prompt:
+    """A prompt in a batch. `index` is its position in the result, `max_new_tokens` that of its longest continuation."""
 
     index: int
-    prompt: str
-    ids: list[int]  # of the prompt
-    read: list[int]  # by the model: also what precedes the prompt
+    text: str
+    ids: list[int]  # of the text
+    read: list[int]  # by the model: also what precedes the text
     prefix: Tensor | None
-    room: int
+    max_new_tokens: int
 
 
 class Generator:
@@ -101,25 +101,27 @@ class Generator:
         """
         settings = settings or GenerateConfig()
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
-        for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
-            self.require(prefix)
-        limit, requests = getattr(self.model.config, "max_position_embeddings", None), []
-        for index, (prompt, own) in enumerate(zip(prompts, prefixes, strict=True)):
-            ids, values = self.codec.encode(prompt), own.values if own else None
+        distinct = {id(prefix): prefix for prefix in prefixes if prefix}
+        for required in distinct.values():
+            self.require(required)
+        limit = getattr(self.model.config, "max_position_embeddings", None)
+        encoded: list[_Prompt] = []
+        for index, (text, prefix) in enumerate(zip(prompts, prefixes, strict=True)):
+            ids, values = self.codec.encode(text), prefix.values if prefix else None
             opening = self.codec.opening if values is None else ()
             read = require_rows(self.codec, [*opening, *ids] or [self.begin], self.rows)
-            taken = 0 if values is None or learned_positions(self.model.config) is None else len(values)
-            room = settings.room(len(read) + taken, limit)
-            requests.append(_Request(index, prompt, ids, read, values, room))
-        # Prompts are grouped by room, because a sequence that ends early takes up positions until the last one ends.
-        # They are also grouped by length if a setting examines earlier tokens, because it would examine the padding,
-        # too.
+            prefix_positions = 0 if values is None or learned_positions(self.model.config) is None else len(values)
+            max_new_tokens = settings.longest_continuation(len(read) + prefix_positions, limit)
+            encoded.append(_Prompt(index, text, ids, read, values, max_new_tokens))
+        # Prompts are grouped by their longest continuation, because a sequence that ends early takes up positions until
+        # the last one ends. They are also grouped by length if a setting examines earlier tokens, because it would
+        # examine the padding, too.
         looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
-        batches: dict[tuple[int, ...], list[_Request]] = {}
-        for each in requests:
+        batches: dict[tuple[int, ...], list[_Prompt]] = {}
+        for each in encoded:
             lengths = (len(each.ids), len(each.read)) if looks_back else ()
-            batches.setdefault((each.room, *lengths), []).append(each)
-        answers: list[list[Generated]] = [[] for _ in requests]
+            batches.setdefault((each.max_new_tokens, *lengths), []).append(each)
+        answers: list[list[Generated]] = [[] for _ in encoded]
         # Afterwards, the random generators continue from their earlier state
         gpus = [torch.cuda.current_device()] if self.device.type == "cuda" else []
         with torch.inference_mode(), quiet(), torch.random.fork_rng(gpus):
@@ -129,20 +131,20 @@ class Generator:
                     answers[each.index] = answer
         return answers
 
-    def _run(self, requests: list[_Request], settings: GenerateConfig) -> list[list[Generated]]:
+    def _run(self, prompts: list[_Prompt], settings: GenerateConfig) -> list[list[Generated]]:
         """Return the texts for one batch, which is padded on the left."""
-        count = settings.num_return_sequences
-        inputs, mask = left_padded([each.read for each in requests], self.device, self.end)
+        count, max_new_tokens = settings.num_return_sequences, prompts[0].max_new_tokens
+        inputs, mask = left_padded([each.read for each in prompts], self.device, self.end)
         width = inputs.shape[1]
         outputs = self.model.generate(
             inputs,
-            generation_config=self._arguments(settings, requests[0].room),
-            logits_processor=[WholeCharacters(self.characters, width + requests[0].room)] if self.characters else [],
-            **self._after_prefixes([each.prefix for each in requests], mask, max(settings.beams, count)),
+            generation_config=self._arguments(settings, max_new_tokens),
+            logits_processor=[WholeCharacters(self.characters, width + max_new_tokens)] if self.characters else [],
+            **self._after_prefixes([each.prefix for each in prompts], mask, max(settings.beams, count)),
         )
         new = outputs[:, width:].unflatten(0, (-1, count)).tolist()
-        pairs = zip(requests, new, strict=True)
-        return [decode(self.codec, each.prompt, each.ids, ids, *self.ends) for each, ids in pairs]
+        pairs = zip(prompts, new, strict=True)
+        return [decode(self.codec, each.text, each.ids, ids, *self.ends) for each, ids in pairs]
 
     def _after_prefixes(self, prefixes: list[Tensor | None], mask: Tensor, copies: int) -> dict[str, Any]:
         """Return the arguments of `generate` that place each sequence, of which it makes `copies`, after its prefix."""
@@ -157,15 +159,15 @@ class Generator:
             "position_ids": positions(front.sum(1), mask),
         }
 
-    def _arguments(self, settings: GenerateConfig, room: int) -> GenerationConfig:
-        """Return the settings as a GenerationConfig; `room` is the maximum continuation length [tokens]."""
+    def _arguments(self, settings: GenerateConfig, max_new_tokens: int) -> GenerationConfig:
+        """Return the settings as a GenerationConfig; `max_new_tokens` is that of the longest continuation."""
         names = ["num_return_sequences", "min_new_tokens", "repetition_penalty", "no_repeat_ngram_size"]
-        own = {"sampling": ["top_k", "top_p", "temperature"], "beam": ["length_penalty", "early_stopping"]}
-        names += own.get(settings.strategy, [])
+        of_strategy = {"sampling": ["top_k", "top_p", "temperature"], "beam": ["length_penalty", "early_stopping"]}
+        names += of_strategy.get(settings.strategy, [])
         return GenerationConfig(
             do_sample=settings.strategy == "sampling",
             num_beams=settings.beams,
-            max_new_tokens=room,
+            max_new_tokens=max_new_tokens,
             eos_token_id=self.ends,
             pad_token_id=self.end,
             suppress_tokens=self.not_tokens or None,

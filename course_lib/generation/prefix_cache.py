@@ -66,9 +66,9 @@ class Prefix:
         """Raise CourseError if the shape does not match, or if both base model digests are known but differ."""
         width = self.values.shape[1]
         if width != shape.width or self.shape not in (None, shape):
-            own = f" ({self.shape})" if self.shape else ""
+            recorded = f" ({self.shape})" if self.shape else ""
             raise CourseError(
-                f"prefix {self.task}: {width} numbers per position{own}, the model takes {shape.width} ({shape})"
+                f"prefix {self.task}: {width} numbers per position{recorded}, the model takes {shape.width} ({shape})"
             )
         if self.base and base and self.base != base:
             raise CourseError(
@@ -140,7 +140,7 @@ def learned_positions(config: Any) -> int | None:
     return int(config.max_position_embeddings) if config.model_type == "gpt2" else None
 
 
-def require_room(config: Any, prefix: int, tokens: int) -> None:
+def require_positions(config: Any, prefix: int, tokens: int) -> None:
     """Raise UsageError if a prefix and a text need more learned positions than the model has; GPT-NeoX has no limit."""
     limit = learned_positions(config)
     if limit is not None and prefix + tokens > limit:

@@ -58,8 +58,8 @@ def comparison(shares: Mapping[str, Sequence[float]], differences: Mapping[str, 
     figure, axes = subplots(2, height=2.8, width=9.0)
     for row, values in enumerate(shares.values()):
         # A little apart, so that equal values stay visible.
-        places = row + np.linspace(-0.15, 0.15, len(values))
-        axes[0].plot([100 * value for value in values], places, "o", color=COLOURS[row], markersize=7)
+        heights = row + np.linspace(-0.15, 0.15, len(values))
+        axes[0].plot([100 * value for value in values], heights, "o", color=COLOURS[row], markersize=7)
         axes[0].set(xlim=(-4, 104), xlabel=tr("exact answers of each seed [%]"))
     axes[0].set_yticks(range(len(shares)), [tr(name) for name in shares])
     for row, (mean, low, high) in enumerate(differences.values()):

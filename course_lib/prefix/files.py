@@ -137,10 +137,10 @@ def _peft_config(prefix: Prefix, form: Form, base_folder: Path | None) -> dict[s
             "--base: not set; give the folder of the prefix's model: the file does not state its layers and heads"
         )
     width = shape.heads * shape.head_size
-    own: dict[str, Any] = {"encoder_hidden_size": width, "prefix_projection": False}
+    of_form: dict[str, Any] = {"encoder_hidden_size": width, "prefix_projection": False}
     if form == "cartridge":
-        own = {FROZEN: prefix.settings.get(FROZEN, 0)}
-    return own | {
+        of_form = {FROZEN: prefix.settings.get(FROZEN, 0)}
+    return of_form | {
         # The peft folder may be published, so store only the base model's folder name, not its path on this machine.
         "base_model_name_or_path": base_folder.resolve().name if base_folder else None,
         "inference_mode": True,

@@ -80,12 +80,12 @@ class PrefixRun(Run):
         prefix = 0 if self.settings.model.method == "full" else self.settings.model.length
         begin, limit = self.settings.data.begin != "without", learned_positions(shape)
         for sample in (*self.texts.train, *self.texts.held_out):
-            ids, place = [*sample.prompt, *sample.target], f"{self.texts.path}, line {sample.line}"
+            ids, origin = [*sample.prompt, *sample.target], f"{self.texts.path}, line {sample.line}"
             positions = prefix + (begin and not sample.prompt) + len(ids)
             if limit and positions > limit:
-                raise CourseError(f"{place}: needs {positions} positions with the prefix, the base has {limit}")
+                raise CourseError(f"{origin}: needs {positions} positions with the prefix, the base has {limit}")
             if max(ids) >= shape.vocab_size:
-                raise CourseError(f"{place}: the tokenizer gives ids that the base does not have")
+                raise CourseError(f"{origin}: the tokenizer gives ids that the base does not have")
 
     @override
     def steps(self, batch: ResolvedBatch) -> int | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from course_lib.errors import UsageError
-from course_lib.generation.prefix_cache import require_room
+from course_lib.generation.prefix_cache import require_positions
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.training import quick
 from course_lib.training.settings import OptimizerConfig, RateConfig
@@ -22,7 +22,7 @@ def cache_values(model: Any, tokens: int | Sequence[int]) -> Tensor:
     rows = model.config.vocab_size
     if not ids or min(ids) < 0 or max(ids) >= rows:
         raise UsageError(f"length: a warm start from the ids {ids[:1]} to {ids[-1:]}; the model knows 0 to {rows - 1}")
-    require_room(model.config, len(ids), 0)
+    require_positions(model.config, len(ids), 0)
     cache = model(torch.tensor([ids], device=model.device), use_cache=True).past_key_values
     stacked = torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in cache.layers])
     # `stacked` has shape [layer, key/value, head, P, head size].

@@ -69,12 +69,15 @@ class Ct2Generator:
             ctranslate2.set_random_seed(ANY_SEED if settings.seed is None else settings.seed)
             self._engine = self._open()
         # Batch sequences of one id separately: in a mixed batch, CTranslate2 repeats the prompts of all other sequences
-        key = [(settings.room(len(row), self.positions), len(row) == 1) for row in rows]
+        key = [(settings.longest_continuation(len(row), self.positions), len(row) == 1) for row in rows]
         continuations: list[list[list[int]]] = [[]] * len(rows)
-        for (room, _), batch in groupby(sorted(range(len(rows)), key=key.__getitem__), key.__getitem__):
+        order = sorted(range(len(rows)), key=key.__getitem__)
+        for (longest, _), batch in groupby(order, key.__getitem__):
             numbers = list(batch)
             prompts = [[self.tokens[token] for token in rows[number]] for number in numbers]
-            results = self._engine.generate_batch(prompts, include_prompt_in_result=False, max_length=room, **options)
+            results = self._engine.generate_batch(
+                prompts, include_prompt_in_result=False, max_length=longest, **options
+            )
             for number, result in zip(numbers, results, strict=True):
                 continuations[number] = result.sequences_ids
         return continuations

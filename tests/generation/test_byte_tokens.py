@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from course_lib.generation import byte_tokens
-from course_lib.generation.byte_tokens import ENDED, MISSING, NEXT, ROOM, TEXT, ByteTokens
+from course_lib.generation.byte_tokens import ENDED, LONGEST_CHARACTER, MISSING, NEXT, TEXT, ByteTokens
 from course_lib.gptsan.generate import byte_table
 from course_lib.pretrain import text_codec
 from hypothesis import given, settings
@@ -60,19 +60,19 @@ def words(kind: str) -> Words:
     return Words(byte_tokens.of_tokenizer(fast), lambda new: str(fast.decode(new)), ids)
 
 
-def state(table: ByteTokens, ids: list[int], room: int) -> int:
-    """The state after `ids` with `room` tokens remaining."""
+def state(table: ByteTokens, ids: list[int], remaining: int) -> int:
+    """The state after `ids` with `remaining` tokens left."""
     after = TEXT
     for token in ids:
         after = int(table.after[after, token])
-    return after if MISSING[after] <= room else TEXT
+    return after if MISSING[after] <= remaining else TEXT
 
 
-def first_wrong(table: ByteTokens, before: list[int], new: list[int], room: int) -> int | None:
+def first_wrong(table: ByteTokens, before: list[int], new: list[int], remaining: int) -> int | None:
     """The index of the first token in `new` that may not follow the ids `before`, or None."""
     for index, token in enumerate(new):
-        left = room - index
-        if table.blocked[min(left, ROOM) - 1, state(table, before + new[:index], left), token]:
+        left = remaining - index
+        if table.blocked[min(left, LONGEST_CHARACTER) - 1, state(table, before + new[:index], left), token]:
             return index
     return None
 
@@ -82,8 +82,8 @@ def drawn(table: ByteTokens, length: int, seed: int) -> list[int]:
     rng = np.random.default_rng(seed)
     ids: list[int] = []
     while len(ids) < length:
-        room = length - len(ids)
-        allowed = ~table.blocked[min(room, ROOM) - 1, state(table, ids, room)]
+        remaining = length - len(ids)
+        allowed = ~table.blocked[min(remaining, LONGEST_CHARACTER) - 1, state(table, ids, remaining)]
         ids.append(int(rng.choice(allowed.nonzero()[0])))
     return ids
 
@@ -131,9 +131,9 @@ def test_what_forms_no_character_is_dropped(kind: str, data: Any) -> None:
     ids = data.draw(st.lists(st.one_of(
         st.sampled_from([*vocabulary.bytes.values()]), st.integers(0, len(vocabulary.table.after[0]) - 1)
     ), max_size=12))  # fmt: skip
-    kept = vocabulary.table.whole(ids)
-    assert BROKEN not in vocabulary.decode(kept)
-    assert (kept == ids) == (first_wrong(vocabulary.table, [], ids, len(ids)) is None)
+    whole = vocabulary.table.whole(ids)
+    assert BROKEN not in vocabulary.decode(whole)
+    assert (whole == ids) == (first_wrong(vocabulary.table, [], ids, len(ids)) is None)
 
 
 def test_nothing_repeats_the_last_byte_of_a_character() -> None:

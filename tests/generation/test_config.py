@@ -1,4 +1,4 @@
-"""Settings of generation: refusals of one line, and the room that a prompt leaves."""
+"""Settings of generation: refusals of one line, and the longest continuation that a prompt leaves."""
 
 import pytest
 from course_lib.errors import UsageError
@@ -20,7 +20,8 @@ def test_wrong_settings_are_one_line(values: dict[str, object], message: str) ->
     assert "\n" not in str(caught.value)
 
 
-def test_the_room_after_a_prompt_of_three_tokens() -> None:
-    assert GenerateConfig().room(3, 1000) == 200
-    assert GenerateConfig().room(3, 40) == GenerateConfig(max_new_tokens=37).room(3, 40) == 37
-    assert GenerateConfig(min_new_tokens=300).room(3, None) == 300
+def test_the_longest_continuation_after_a_prompt_of_three_tokens() -> None:
+    assert GenerateConfig().longest_continuation(3, 1000) == 200
+    longest = GenerateConfig().longest_continuation(3, 40)
+    assert longest == GenerateConfig(max_new_tokens=37).longest_continuation(3, 40) == 37
+    assert GenerateConfig(min_new_tokens=300).longest_continuation(3, None) == 300

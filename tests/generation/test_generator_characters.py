@@ -50,8 +50,8 @@ def test_the_mask_is_the_table(tmp_path: Path) -> None:
     table = byte_tokens.of_tokenizer(codec.tokenizer, len(codec) + 3)
     mask = CharacterMask(table, "cpu")
     ids = torch.randint(len(codec), (200, 5))
-    for room in range(1, 6):
-        states = [state(table, row, room) for row in ids.tolist()]
-        blocked = mask.blocked(ids, room)
-        assert blocked.numpy().tolist() == table.blocked[min(room, 4) - 1, states].tolist()
+    for remaining in range(1, 6):
+        states = [state(table, row, remaining) for row in ids.tolist()]
+        blocked = mask.blocked(ids, remaining)
+        assert blocked.numpy().tolist() == table.blocked[min(remaining, 4) - 1, states].tolist()
     assert len(set(states)) > 4

@@ -139,7 +139,7 @@ def test_a_prefix_of_real_tokens_continues_as_the_tokens(generator: Generator, g
     assert found == written(generator, [head + tail], [None], **given)
 
 
-def test_the_room_counts_a_gpt2s_prefix(generator: Generator) -> None:
+def test_the_longest_continuation_counts_a_gpt2s_prefix(generator: Generator) -> None:
     """An empty prompt takes one position."""
     long = Prefix(prefix(POSITIONS - 4), "long")
     if generator.model.config.model_type == "gpt2":
@@ -151,9 +151,9 @@ def test_the_room_counts_a_gpt2s_prefix(generator: Generator) -> None:
 
 
 def test_a_prefix_of_another_model_is_refused(generator: Generator, tmp_path: Path) -> None:
-    own, other = digest(generator.folder), "0123456789abcdef" * 4
+    base, other = digest(generator.folder), "0123456789abcdef" * 4
     stranger = Prefix(prefix(3), "a", other, generator.shape)
-    with pytest.raises(CourseError, match=f"trained on the weights 0123456789ab, the model's are {own[:12]}"):
+    with pytest.raises(CourseError, match=f"trained on the weights 0123456789ab, the model's are {base[:12]}"):
         generator.generate(["牛丼"], how(), [stranger])
     assert Generator(generator.folder, text_codec.load, any_base=True).generate(["牛丼"], how(), [stranger])
     with pytest.raises(CourseError, match="96 numbers per position"):

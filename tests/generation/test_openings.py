@@ -111,11 +111,11 @@ def test_others_have_no_opening(file: str, values: dict[str, Any], ours: Path, t
     assert text_codec.load(tmp_path / "raw").opening == ()
 
 
-def asked(folder: Path, place: Path, settings: AskConfig) -> list[str]:
+def asked(folder: Path, target: Path, settings: AskConfig) -> list[str]:
     """The greedy continuations of the served model. Its engine does not keep characters whole."""
-    export.export(folder, place)
-    with server.running_in_process(place) as url:
-        answers = ask(Client(url), text_codec.load(place / "tokenizer"), PROMPTS[:2], settings)
+    export.export(folder, target)
+    with server.running_in_process(target) as url:
+        answers = ask(Client(url), text_codec.load(target / "tokenizer"), PROMPTS[:2], settings)
     return [row[0].continuation for row in answers]
 
 
@@ -135,20 +135,20 @@ def test_all_engines_begin_alike(ours: Path, foreign: Path, tmp_path: Path) -> N
     seen: list[dict[str, Any]] = []
     client = Recorder(seen)
     for folder, opening in ((ours, (2,)), (foreign, ())):
-        place = tmp_path / folder.parent.name
+        target = tmp_path / folder.parent.name
         seen.clear()
-        ct2.export(folder, place / "ct2")
-        writer = Ct2Generator(place / "ct2", 1)
+        ct2.export(folder, target / "ct2")
+        writer = Ct2Generator(target / "ct2", 1)
         assert writer.codec.opening == opening
-        export.export(folder, place / "ft")
-        assert text_codec.load(place / "ft" / "tokenizer").opening == opening
+        export.export(folder, target / "ft")
+        assert text_codec.load(target / "ft" / "tokenizer").opening == opening
         for task in (None, 0):
             with pytest.raises(KeyError):
-                ask(client, text_codec.load(place / "ft" / "tokenizer"), ["牛丼"], AskConfig(), task)
+                ask(client, text_codec.load(target / "ft" / "tokenizer"), ["牛丼"], AskConfig(), task)
         ids = text_codec.load(folder).encode("牛丼")
         assert [one["input_ids"] for one in seen] == [[[*opening, *ids]], [ids]]
-        ft_import.import_folder(place / "ft", place / "back", given=Given(biases_divided_by=1) if "neox" in str(folder) else None)  # fmt: skip
-        assert text_codec.load(place / "back").opening == opening
+        ft_import.import_folder(target / "ft", target / "back", given=Given(biases_divided_by=1) if "neox" in str(folder) else None)  # fmt: skip
+        assert text_codec.load(target / "back").opening == opening
 
 
 def test_each_of_several_ends_ends_a_text(foreign: Path, tmp_path: Path) -> None:

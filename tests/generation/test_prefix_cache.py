@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from course_lib.errors import UsageError
-from course_lib.generation.prefix_cache import Shape, past, positions, require_room
+from course_lib.generation.prefix_cache import Shape, past, positions, require_positions
 from course_lib.prefix.encoder import PrefixEncoder
 from course_lib.prefix.warm_start import cache_values, fit
 from torch import Tensor
@@ -19,8 +19,8 @@ def run(model: Any, prefixes: list[Tensor | None], ids: Tensor, mask: Tensor | N
     """Logits of rows, each with its prefix."""
     mask = torch.ones_like(ids) if mask is None else mask
     cache, front = past(prefixes, Shape.of(model.config), model.dtype, model.device, **how)
-    places = positions(torch.tensor([0 if p is None else len(p) for p in prefixes]), mask)
-    found = model(ids, past_key_values=cache, attention_mask=torch.cat([front, mask], 1), position_ids=places)
+    position_ids = positions(torch.tensor([0 if p is None else len(p) for p in prefixes]), mask)
+    found = model(ids, past_key_values=cache, attention_mask=torch.cat([front, mask], 1), position_ids=position_ids)
     logits: Tensor = found.logits
     return logits
 
@@ -71,8 +71,8 @@ def test_rows_of_different_prefixes_and_lengths_equal_each_alone(family: str, at
     texts = [ids(1, length) for length in (6, 4, 2, 5)]
     padded, mask = torch.zeros(4, 6, dtype=torch.long), torch.zeros(4, 6, dtype=torch.long)
     for row, text in enumerate(texts):
-        place = slice(6 - text.shape[1], 6) if side == "left" else slice(text.shape[1])
-        padded[row, place], mask[row, place] = text[0], 1
+        columns = slice(6 - text.shape[1], 6) if side == "left" else slice(text.shape[1])
+        padded[row, columns], mask[row, columns] = text[0], 1
     together = run(model, prefixes, padded, mask)
     for row, text in enumerate(texts):
         alone = run(model, [prefixes[row]], text)[0]
@@ -83,10 +83,10 @@ def test_rows_of_different_prefixes_and_lengths_equal_each_alone(family: str, at
 
 def test_gpt2_has_learned_positions_and_no_more() -> None:
     model = base("gpt2")
-    require_room(model.config, 8, POSITIONS - 8)
+    require_positions(model.config, 8, POSITIONS - 8)
     with pytest.raises(UsageError, match=f"prefix of 9 and a text of {POSITIONS - 8}.* has {POSITIONS} positions"):
-        require_room(model.config, 9, POSITIONS - 8)
-    require_room(base("gpt_neox").config, 9, POSITIONS)
+        require_positions(model.config, 9, POSITIONS - 8)
+    require_positions(base("gpt_neox").config, 9, POSITIONS)
 
 
 @FAMILY
@@ -108,13 +108,13 @@ def test_gradients_are_those_of_finite_differences(family: str) -> None:
     run(model, [values, values, None], ids(3, 4), grows=False).logsumexp(-1).sum().backward()
     gradient, step = values.grad, 1e-6
     assert gradient is not None
-    for place in ((0, 0), (0, 40), (1, 100), (1, 191)):  # keys and values of the first and the last layer
+    for index in ((0, 0), (0, 40), (1, 100), (1, 191)):  # keys and values of the first and the last layer
         changed = values.detach().clone()
         sums = []
         for move in (step, -2 * step):
-            changed[place] += move
+            changed[index] += move
             sums.append(run(model, [changed, changed, None], ids(3, 4)).logsumexp(-1).sum())
-        assert gradient[place].item() == pytest.approx((sums[0] - sums[1]).item() / (2 * step), rel=1e-3, abs=1e-8)
+        assert gradient[index].item() == pytest.approx((sums[0] - sums[1]).item() / (2 * step), rel=1e-3, abs=1e-8)
 
 
 @FAMILY

@@ -26,8 +26,8 @@ def base(family: str, attention: str = "sdpa", rows: int = VOCABULARY, seed: int
     return model.requires_grad_(False).eval()
 
 
-def folder(place: Path, family: str, seed: int = 0) -> Path:
+def folder(target: Path, family: str, seed: int = 0) -> Path:
     """A whole model folder, with a tokenizer."""
-    words = tokenizer(place)
+    words = tokenizer(target)
     base(family, rows=len(text_codec.load(words)) + 3, seed=seed).save_pretrained(words)
     return words

@@ -47,8 +47,8 @@ def test_comments_are_true(name):
 )
 def test_readme_lists_every_setting(heading, kind, sections):
     text = (CONFIGS / "README.md").read_text(encoding="utf8").split(heading)[1].split("\n## ")[0]
-    own = [row for row in describe(kind) if row.key.split(".")[0] in sections]
-    assert configs_page.rows(text) == configs_page.expected(own)
+    of_kind = [row for row in describe(kind) if row.key.split(".")[0] in sections]
+    assert configs_page.rows(text) == configs_page.expected(of_kind)
 
 
 @pytest.mark.parametrize("profile", BUNDLED)

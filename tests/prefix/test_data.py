@@ -80,8 +80,11 @@ def test_lines_are_prepared_as_the_base_was_trained(tmp_path, ours):
     found = data.load(config(path), ours)
     assert [ours.decode(sample.target) for sample in found.train] == ["早稲田大学で😃\n勉強している。😃"]  # normalized
     assert [len(sample.target) <= 15 for sample in data.load(config(path, max_length=15), ours).train] == [True, True]
-    kept = data.load(config(path, max_length=5), ours)
-    assert len(kept.train) == kept.overlong == 2 and "2 of a single line longer than data.max_length" in kept.summary()
+    loaded = data.load(config(path, max_length=5), ours)
+    assert (
+        len(loaded.train) == loaded.overlong == 2
+        and "2 of a single line longer than data.max_length" in loaded.summary()
+    )
 
 
 def test_a_foreign_tokenizer_takes_the_text_as_it_stands_and_doubles_no_end(tmp_path, foreign):
@@ -112,11 +115,11 @@ def test_labels_are_shifted_once_and_only_targets_count():
 
 
 def test_each_epoch_has_each_row_once_in_an_order_of_its_own():
-    held = [TokenRow([number, 2], 1) for number in range(20)]
-    samples = Samples(held, 50, seed=3)
+    rows = [TokenRow([number, 2], 1) for number in range(20)]
+    samples = Samples(rows, 50, seed=3)
     seen = [samples[index].ids[0] for index in range(50)]
     assert sorted(seen[:20]) == sorted(seen[20:40]) == list(range(20)) and seen[:20] != seen[20:40]
-    assert [Samples(held, 50, seed=3)[index].ids[0] for index in range(50)] == seen
+    assert [Samples(rows, 50, seed=3)[index].ids[0] for index in range(50)] == seen
 
 
 def test_first_samples_are_trained_on_last_ones_held_out(tmp_path):

@@ -1,4 +1,4 @@
-"""Exact matches held against real greedy generation; losses of examples."""
+"""Exact matches compared with real greedy generation; losses of examples."""
 
 import pytest
 import torch

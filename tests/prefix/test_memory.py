@@ -20,14 +20,14 @@ ROWS, LENGTH, PREFIX, VOCABULARY = 4, 128, 16, 1500
 ARCHITECTURES = ("gpt2", "gpt-neox")
 
 
-def settings(place, architecture, *overrides):
+def settings(folder, architecture, *overrides):
     shape = {
         "architecture": architecture, "vocab_size": VOCABULARY, "hidden_size": 64, "num_layers": 3, "num_attention_heads": 4,
         "max_position_embeddings": 256, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
     }  # fmt: skip
-    (place / "run.yaml").write_text(yaml.safe_dump({"model": shape, "data": {"seq_length": LENGTH}}))
+    (folder / "run.yaml").write_text(yaml.safe_dump({"model": shape, "data": {"seq_length": LENGTH}}))
     values = {
-        "model": {"shape": str(place / "run.yaml"), "length": PREFIX},
+        "model": {"shape": str(folder / "run.yaml"), "length": PREFIX},
         "data": {"max_length": LENGTH}, "batch": {"micro_size": ROWS}, "precision": {"dtype": "fp32"},
     }  # fmt: skip
     return build(PrefixConfig, values, overrides)
@@ -76,10 +76,10 @@ def test_activations_and_logits_are_what_pytorch_allocates(
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             return loss(model(ids), ids)
 
-    kept, _, found = allocated(forward)
+    saved, _, found = allocated(forward)
     del found
     stored = planned.activations + planned.kept_casts
-    assert kept == pytest.approx(stored + planned.logits / 3, rel=0.08)  # the log-softmax stays
+    assert saved == pytest.approx(stored + planned.logits / 3, rel=0.08)  # the log-softmax stays
     _, peak, _ = allocated(lambda: forward().backward())
     assert peak == pytest.approx(stored + max(planned.logits, planned.layer_backward), rel=0.05)
 
