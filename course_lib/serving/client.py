@@ -64,7 +64,7 @@ class Client:
                 output["name"]: np.array(output["data"], DTYPES[dtypes[output["name"]]]).reshape(output["shape"])
                 for output in answer["outputs"]
             }
-        # JSON of another kind, or numbers that a tensor has no place for
+        # JSON of another kind, or numbers that its type of tensor cannot hold
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             message = tr_noop("{url}: does not answer as a Triton server: {error}")
             raise CourseError(tr(message, url=self.url, error=one_line(error))) from error

@@ -78,7 +78,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         # AutoTokenizer chooses the tokenizer class based on model_type
         spec.config.add_attribute("model_type", config.model_type)
         spec.validate()
-        _require_room(model, source, quantization)
+        _require_in_range(model, source, quantization)
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         copy_tokenizer(source, folder, config.max_position_embeddings)
@@ -95,8 +95,8 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
     return Ct2Export(target, quantization, size, names.count(None))
 
 
-def _require_room(model: Any, source: Path, quantization: Quantization) -> None:
-    """Raise CourseError if a weight has a value that the 16-bit format that it is stored in has no place for."""
+def _require_in_range(model: Any, source: Path, quantization: Quantization) -> None:
+    """Raise CourseError if a weight has a value outside the range of the 16-bit format that it is stored in."""
     others = quantization.rpartition("_")[2]
     dtype = {"float16": torch.float16, "bfloat16": torch.bfloat16}.get(others)
     for name, weight in model.named_parameters():

@@ -45,7 +45,7 @@ GENRES = (
 
 
 class Mixed(GPTSanGenerator):
-    """A GPTSAN whose spout takes shares of several classes, in place of one."""
+    """A GPTSAN whose spout gets shares of several classes instead of one."""
 
     shares: Tensor
 
@@ -56,8 +56,8 @@ class Mixed(GPTSanGenerator):
     def write(self, weights: list[float], temperature: float) -> str:
         """Return a new text. The weights, one a class, are divided by their sum; without any, all count alike."""
         shares = torch.tensor(weights) if any(weights) else torch.ones(len(weights))
-        room = self.config.d_spout - len(weights)
-        self.shares = torch.cat([shares / shares.sum(), torch.zeros(room)])[None].to(self.device)
+        unused = self.config.d_spout - len(weights)
+        self.shares = torch.cat([shares / shares.sum(), torch.zeros(unused)])[None].to(self.device)
         how = gptsan_config.GenerateConfig(seed=None, max_new_tokens=3 * LENGTH, top_k=0, temperature=temperature)
         return self.continue_text("", how)[0].strip()
 
@@ -116,7 +116,7 @@ class Models:
         return replace(how, max_new_tokens=max(1, min(LENGTH, left)))
 
 
-def marked(text: str) -> list[tuple[str, str | None]]:
+def with_findings(text: str) -> list[tuple[str, str | None]]:
     """Return the sentences of a text, each with what the checker has against it, and then the genre."""
     found: list[tuple[str, str | None]] = []
     known: set[str] = set()
@@ -195,7 +195,7 @@ def page(models: Models, chat: Chat | None = None) -> gradio.Blocks:
         if world:
             changes = (blocks.load, text, facts), (text.change, text, facts), (story.change, story, genre)
             for event, source, target in changes:
-                event(marked, source, target, show_progress="hidden", trigger_mode="always_last")
+                event(with_findings, source, target, show_progress="hidden", trigger_mode="always_last")
         go.click(shown(models.continue_text), [text, heat, top_k], text)
         write.click(shown(lambda *given: models.written([*given[:-1]], given[-1])), [*sliders, warmth], story)
         ask.click(shown(models.answers), given, boxes)
@@ -203,7 +203,7 @@ def page(models: Models, chat: Chat | None = None) -> gradio.Blocks:
 
 
 def serve(port: int, chat: str = "", ready: Any = print) -> None:
-    """Serve the page on 127.0.0.1 until Ctrl-C; `ready` gets its address. Raises UsageError if the port is taken."""
+    """Serve the page on 127.0.0.1 until Ctrl-C; `ready` gets its address. Raises UsageError if the port is in use."""
     blocks = page(Models(), Chat(chat) if chat else None)
     theme = gradio.themes.Base(font=FONT, font_mono=("monospace",))
     try:

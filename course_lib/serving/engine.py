@@ -1,8 +1,8 @@
-"""The engine: from requests to texts, with the same tokens as FasterTransformer. It uses neither files nor Triton.
+"""The engine: from rows to texts, with the same tokens as FasterTransformer. It uses neither files nor Triton.
 
-In static batching, a batch starts together and lasts until its longest text is finished, so short texts leave places
+In static batching, a batch starts together and lasts until its longest text is finished, so short texts leave slots
 empty that waiting texts could use. In continuous batching, texts join and leave between two tokens: each step generates
-one token for every running text; then finished texts leave, and waiting ones take their places. Introduced by Orca (Yu
+one token for every running text; then finished texts leave, and waiting ones take their slots. Introduced by Orca (Yu
 et al. 2022, https://www.usenix.org/conference/osdi22/presentation/yu), and used by vLLM and TensorRT-LLM.
 
 A batch can mix texts with different lengths, tasks and sampling settings; the others do not change a text. Unlike the
@@ -19,7 +19,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from course_lib.generation.prefix_cache import Shape, left_padded, past, positions
-from course_lib.serving.request import Answer, TextRequest, Word, require_valid
+from course_lib.serving.request import Answer, RequestRow, Word, require_valid
 
 MAX_TEXTS = 64  # maximum number of texts in one forward pass
 COLUMNS = 64  # the key/value cache grows by at least this many columns [tokens]
@@ -37,7 +37,7 @@ class Engine:
         # The maximum length, including the prefix [tokens]
         self.positions: int = self.model.config.max_position_embeddings
 
-    def run(self, rows: Sequence[TextRequest], log_probs: bool = False) -> list[Answer]:
+    def run(self, rows: Sequence[RequestRow], log_probs: bool = False) -> list[Answer]:
         """Return the answers to `rows`, in their order, with the log probability of each new token if asked for."""
         for row in rows:
             self.check(row)
@@ -52,13 +52,13 @@ class Engine:
                 batch.step()
         return [generation.answer() for generation in generations]
 
-    def check(self, row: TextRequest) -> None:
-        """Raise UsageError if the model cannot continue a text; the message names the request tensor."""
+    def check(self, row: RequestRow) -> None:
+        """Raise UsageError if the model cannot continue the text of a row; the message names the request tensor."""
         prefix_lengths = [0 if prefix is None else len(prefix) for prefix in self.prefixes]
         require_valid(row, self.vocabulary, self.positions, self.start_id, prefix_lengths)
 
-    def generation(self, row: TextRequest, log_probs: bool = False) -> "Generation":
-        """Return a valid row ready to join a batch."""
+    def generation(self, row: RequestRow, log_probs: bool = False) -> "Generation":
+        """Return the text of a valid row, ready to join a batch."""
         start = self.start_id if row.start_id is None else row.start_id
         end = self.end_id if row.end_id is None else row.end_id
         prefix = None if row.task is None else self.prefixes[row.task]
@@ -70,7 +70,7 @@ class Generation:
 
     def __init__(
         self,
-        row: TextRequest,
+        row: RequestRow,
         end: int,
         prompt: tuple[int, ...] = (),
         prefix: Tensor | None = None,
@@ -79,7 +79,7 @@ class Generation:
         """Begin a text.
 
         Args:
-            row: the request for the text.
+            row: the row of the request that asks for it.
             end: the token that ends it.
             prompt: what the model reads first: the row's input, or the start token.
             prefix: the values of its task's prefix [P, width], or None.
@@ -91,7 +91,7 @@ class Generation:
         self.log_probs: list[float] = []
         self.left = row.output_length  # tokens still allowed
         self.finished = False
-        # Its own random generator, so that the text does not depend on the others in the batch
+        # A random generator for each text, so that the text does not depend on the others in the batch
         self.rng = random.Random(row.seed)
         self.top_p = row.top_p or 1.0
 
@@ -152,14 +152,15 @@ class TextBatch:
     @torch.inference_mode()
     def leave(self, gone: set[Generation]) -> list[Generation]:
         """Remove texts, finished or not, and arrange the cache's rows for those that stay."""
-        places = list(range(len(self.running)))
+        # For each text that stays: its row in the cache now
+        rows = list(range(len(self.running)))
         for index in reversed(range(len(self.running))):
             if self.running[index] in gone:
-                # The last row takes the free place, so that few rows of the cache are copied
-                last, place = self.running.pop(), places.pop()
+                # The last text takes the free row, so that few rows of the cache are copied
+                last, row = self.running.pop(), rows.pop()
                 if index < len(self.running):
-                    self.running[index], places[index] = last, place
-        self.slots.select(places)
+                    self.running[index], rows[index] = last, row
+        self.slots.select(rows)
         return list(gone)
 
 
@@ -195,10 +196,10 @@ def draw(scores: Tensor, texts: Sequence[Generation]) -> Tensor:
         return chosen
     scores, texts = scores[sampled], [texts[index] for index in sampled]
     width = scores.shape[1]
-    kept = [min(text.row.top_k or width, width) for text in texts]
-    best = scores.topk(max(kept))
-    last = torch.tensor(kept, device=scores.device)[:, None] - 1
-    outside = torch.arange(max(kept), device=scores.device) > last
+    top_k = [min(text.row.top_k or width, width) for text in texts]
+    best = scores.topk(max(top_k))
+    last = torch.tensor(top_k, device=scores.device)[:, None] - 1
+    outside = torch.arange(max(top_k), device=scores.device) > last
     mass = best.values.masked_fill(outside, -torch.inf).softmax(-1).cumsum(-1)
     aim = scores.new_tensor([text.rng.random() * text.top_p for text in texts])[:, None]
     index = (mass < aim).sum(-1, keepdim=True).minimum(last)
@@ -219,7 +220,7 @@ def _append(tokens: Tensor, scores: Tensor, texts: Sequence[Generation]) -> None
 
 
 class Slots:
-    """The key/value cache of the running texts, each of its own length, and the forward passes that read and extend it.
+    """The key/value cache of the running texts, which differ in length, and the forward passes that read and extend it.
 
     Text i has row i of the cache, from column 0 on: its prefix, its prompt, and its new tokens. Its next token is
     written at column lengths[i], and has position id lengths[i]. So a text can join or leave without moving the others.
@@ -273,7 +274,7 @@ class Slots:
         return logits[:, -1]
 
     def select(self, rows: Sequence[int]) -> None:
-        """Keep only these rows, in this order; an index may repeat. Only rows that change their place are copied."""
+        """Keep only these rows, in this order; an index may repeat. Only rows that change their index are copied."""
         moved = [index for index, row in enumerate(rows) if row != index]
         self._reserve(len(rows), 0)
         if moved:
@@ -287,14 +288,14 @@ class Slots:
         """Copy the used columns of a prefill's cache [layers][N, heads, columns, head size] into new rows."""
         first, lengths = len(self.lengths), used.sum(1).tolist()
         self._reserve(first + len(lengths), max(lengths))
-        for own, layer in zip(self.store, cache.layers, strict=True):
+        for stored, layer in zip(self.store, cache.layers, strict=True):
             for index, length in enumerate(lengths):
-                own[0, first + index, :, :length] = layer.keys[index][:, used[index]]
-                own[1, first + index, :, :length] = layer.values[index][:, used[index]]
+                stored[0, first + index, :, :length] = layer.keys[index][:, used[index]]
+                stored[1, first + index, :, :length] = layer.values[index][:, used[index]]
         self.lengths += lengths
 
     def _reserve(self, rows: int, columns: int) -> None:
-        """Make the cache large enough for this many rows and columns; what it holds is kept."""
+        """Make the cache large enough for this many rows and columns, with the same content."""
         now_rows, now_columns = self.store.shape[2], self.store.shape[4]
         if rows <= now_rows and columns <= now_columns:
             return

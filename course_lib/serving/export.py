@@ -79,7 +79,7 @@ def export(
     shown = origin.config.model_name
     if shown.splitlines() != [shown] or "\0" in shown:
         raise UsageError(f"--name {shown!r}: would break the line of config.ini; allowed: a text without line breaks")
-    values, own_digest = _fitting(prefixes, origin.config, model)
+    values, base_digest = _fitting(prefixes, origin.config, model)
     config = replace(origin.config, tasks=tuple(PrefixTask(name, len(rows)) for name, rows in values.items()))
     if config.family == "gpt" and any(map(len, values.values())):
         # prefix_prompt appears in multi_gpu_gpt/ParallelGptWeight.cc, but not in ParallelGptContextDecoder.cc
@@ -99,7 +99,7 @@ def export(
         record = {
             # The export may be published, so store only the folder name, not its path on this machine
             "source": model.resolve().name,
-            "sha256_of_weights": own_digest,
+            "sha256_of_weights": base_digest,
             "tensor_parallel": tensor_parallel,
             "dtype": dtype,
             "biases_divided_by": origin.biases_divided_by,
@@ -126,7 +126,7 @@ def named(argument: str) -> Prefix:
 def _fitting(prefixes: Sequence[Prefix], config: FtConfig, model: Path) -> tuple[dict[str, Tensor], str | None]:
     """Return the prefixes' values [P, L·2·H] by task, and the digest of the weights if any prefix records its base."""
     shape = Shape(config.layers, config.heads, config.head_size)
-    own = frozen_base.digest(model) if any(prefix.base for prefix in prefixes) else None
+    digest = frozen_base.digest(model) if any(prefix.base for prefix in prefixes) else None
     values: dict[str, Tensor] = {}
     for prefix in prefixes:
         name = prefix.task
@@ -137,9 +137,9 @@ def _fitting(prefixes: Sequence[Prefix], config: FtConfig, model: Path) -> tuple
         if name in values:
             raise UsageError(f"--prefix {name}: occurs twice, so both would have the same file; give another NAME=")
         if len(prefix):
-            prefix.require(shape, own if own == prefix.base else frozen_base.digest(model, prefix.base))
+            prefix.require(shape, digest if digest == prefix.base else frozen_base.digest(model, prefix.base))
         values[name] = prefix.values
-    return values, own
+    return values, digest
 
 
 def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor]) -> None:
@@ -166,7 +166,7 @@ def _write(model: Path, folder: Path, origin: Origin, prefixes: dict[str, Tensor
             if name == "embed_in.weight" and origin.tied:
                 write(specs["lm_head.weight"], values)
         for layer in range(config.layers if config.parallel_residual else 0):
-            # Read back, because small tensors kept between large ones would fragment the heap by a tenth of the model
+            # Read back: small tensors in memory between large ones would fragment the heap by a tenth of the model
             files = (folder / f"{layout.LAYERS}{layer}.{name}.bin" for name in SUMMED)
             attention, mlp = (torch.from_file(str(file), size=config.hidden, dtype=dtype) for file in files)
             write(TensorSpec(f"{layout.LAYERS}{layer}.{BIAS_SUM}", attention.shape), attention + mlp)

@@ -10,16 +10,16 @@ from course_lib.serving.layout import FtConfig, rank_bytes, uneven
 
 
 def rank_memory(models: Mapping[str, FtConfig]) -> Any:
-    """Plot the weights on each rank, shared and own, for each possible number of ranks, with a panel per model."""
+    """Plot the weights on each rank, shared and split, for each possible number of ranks, with a panel per model."""
     figure, axes = subplots(len(models), 3.2, 9.5)
     for axis, (name, config) in zip(axes if len(models) > 1 else [axes], models.items(), strict=True):
         numbers = [n for n in range(1, config.heads + 1) if uneven(replace(config, ranks=n)) is None]
         sizes = [rank_bytes(replace(config, ranks=n)) for n in numbers]
         unit, scale = ("GB", 1e9) if sum(sizes[0]) > 1e9 else ("MB", 1e6)
-        shared, own = ([size[part] / scale for size in sizes] for part in (0, 1))
+        shared, split = ([size[part] / scale for size in sizes] for part in (0, 1))
         labels = [str(n) for n in numbers]
         axis.bar(labels, shared, color=COLOURS[1], label=tr("shared: whole on every rank"))
-        axis.bar(labels, own, bottom=shared, color=COLOURS[0], label=tr("split: the rank's own part"))
+        axis.bar(labels, split, bottom=shared, color=COLOURS[0], label=tr("split: the rank's own part"))
         axis.plot(labels, [sum(sizes[0]) / scale / n for n in numbers], "k_", markersize=28, label=tr("an equal share"))
         axis.set(title=tr(name), xlabel=tr("ranks"), ylabel=tr("weights on each rank [{unit}]", unit=unit))
     # The marker of the line is wider than a usual key.

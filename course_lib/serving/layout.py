@@ -175,8 +175,8 @@ def rank_bytes(config: FtConfig) -> tuple[int, int]:
 
 def total_bytes(config: FtConfig) -> int:
     """Return the bytes of all tensors' files."""
-    shared, own = rank_bytes(config)
-    return shared + own * config.ranks
+    shared, split = rank_bytes(config)
+    return shared + split * config.ranks
 
 
 def native(path: str) -> str:

@@ -2,7 +2,7 @@
 
 A repository is a folder that Triton reads at its start: REPOSITORY/fastertransformer/config.pbtxt declares the tensors
 of request.py and names the weights' folder; REPOSITORY/fastertransformer/1/model.py is what the Python backend imports.
-The mark of `files.atomic_folder` says that the course wrote the folder, so that it may be replaced.
+The file that `files.atomic_folder` adds says that the course wrote the folder, so that it may be replaced.
 """
 
 import json

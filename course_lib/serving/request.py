@@ -1,7 +1,8 @@
 """A request: its tensors, the text and the settings of each of its rows, what is allowed in them, and its response.
 
-The tensors are those of the GPT-NeoX model of NVIDIA's fastertransformer_backend, so its clients work unchanged. A row
-of them is a `TextRequest`, with the same semantics and defaults as FasterTransformer. There are four differences:
+The tensors are those of the GPT-NeoX model of NVIDIA's fastertransformer_backend, so its clients work unchanged. A
+request has one or several rows. Each asks for one text and is a `RequestRow`, with the same semantics and defaults as
+FasterTransformer. There are four differences:
 
 - No beam search: `beam_width` is always 1. `course generate` has it.
 - An out-of-range value is an error; FasterTransformer clips it and prints a warning on the server's console.
@@ -40,7 +41,7 @@ class TritonTensor:
     dtype: str
     dims: tuple[int, ...]
     optional: bool = False
-    field: str | None = None  # of TextRequest, and of AskConfig if `course ask` sets it
+    field: str | None = None  # of RequestRow, and of AskConfig if `course ask` sets it
 
     @property
     def scalar(self) -> bool:
@@ -78,16 +79,16 @@ OUTPUTS = (
     TritonTensor("output_log_probs", "FP32", (-1, -1)),
 )
 DTYPES = {"UINT32": np.uint32, "UINT64": np.uint64, "INT32": np.int32, "FP32": np.float32, "BOOL": np.bool_}
-# Request tensors with one value per row, and their fields in TextRequest
+# Request tensors with one value per row, and their fields in RequestRow
 FIELDS = {tensor.name: tensor.field for tensor in INPUTS if tensor.field}
 WORD_LISTS = ("bad_words_list", "stop_words_list")
 
-# A row, and what is allowed in it
+# A row of a request, and what is allowed in it
 
 
 @dataclass(frozen=True)
-class TextRequest:
-    """One text to continue, with its settings."""
+class RequestRow:
+    """A row of a request: one text to continue, with its settings."""
 
     ids: tuple[int, ...]  # the input; empty: start with start_id, which is not part of the response
     output_length: int  # maximum number of new tokens
@@ -121,15 +122,15 @@ class Answer:
 
 
 def require_valid(
-    row: TextRequest, vocabulary: int, positions: int, start_id: int, prefix_lengths: Sequence[int]
+    row: RequestRow, vocabulary: int, positions: int, start_id: int, prefix_lengths: Sequence[int]
 ) -> None:
-    """Raise UsageError, which names the request tensor, if a model cannot continue a text.
+    """Raise UsageError, which names the request tensor, if a model cannot continue the text of a row.
 
     Args:
-        row: the text and its settings.
+        row: the row of the request.
         vocabulary: the model's vocabulary size.
         positions: its maximum length, including the prefix [tokens].
-        start_id: the token that it reads where the input is empty and the row has no start_id of its own.
+        start_id: the token that it reads where the input is empty and the row has no start_id.
         prefix_lengths: the length of each task's prefix [tokens]; 0 for a task without a prefix.
     """
     if row.task is not None and not 0 <= row.task < len(prefix_lengths):
@@ -177,7 +178,7 @@ def _refused(name: str, value: object, allowed: str) -> UsageError:
 # From tensors to rows, and from answers to tensors
 
 
-def rows_of(tensors: Mapping[str, "Tensor"]) -> list[TextRequest]:
+def rows_of(tensors: Mapping[str, "Tensor"]) -> list[RequestRow]:
     """Return the rows of a request, given its tensors by name; optional ones may be missing.
 
     Raises UsageError if the tensors do not fit each other.
@@ -195,7 +196,7 @@ def rows_of(tensors: Mapping[str, "Tensor"]) -> list[TextRequest]:
         if "stop_words_list" in words:
             settings["stop_words"] = words["stop_words_list"][index]
         row_ids = tuple(padded[: numbers["input_lengths"][index]])
-        rows.append(TextRequest(row_ids, numbers["request_output_len"][index], **settings))
+        rows.append(RequestRow(row_ids, numbers["request_output_len"][index], **settings))
     return rows
 
 
@@ -252,7 +253,7 @@ def wants_log_probs(tensors: Mapping[str, "Tensor"]) -> bool:
 
 
 def outputs(
-    tensors: Mapping[str, "Tensor"], rows: Sequence[TextRequest], answers: Sequence[Answer], end_id: int
+    tensors: Mapping[str, "Tensor"], rows: Sequence[RequestRow], answers: Sequence[Answer], end_id: int
 ) -> dict[str, "Tensor"]:
     """Return the response's tensors; `end_id` is the padding behind the texts of rows that have no end_id."""
     import torch

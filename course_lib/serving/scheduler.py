@@ -16,16 +16,19 @@ from threading import Condition, Thread
 from course_lib.errors import CourseError, one_line
 from course_lib.language.words import tr
 from course_lib.serving.engine import Engine, Generation, TextBatch
-from course_lib.serving.request import Answer, TextRequest
+from course_lib.serving.request import Answer, RequestRow
 
 CANCEL_POLL = 0.1  # seconds between two looks for cancelled requests
 
 
 @dataclass(eq=False)
 class Request:
-    """Rows that are answered together: `answer` or `fail` is called exactly once, from the scheduler's thread."""
+    """What a client sent: rows that are answered together.
 
-    rows: Sequence[TextRequest]
+    `answer` or `fail` is called exactly once, from the scheduler's thread.
+    """
+
+    rows: Sequence[RequestRow]
     log_probs: bool
     answer: Callable[[list[Answer]], None]
     fail: Callable[[Exception], None]
@@ -139,8 +142,8 @@ class Scheduler:
         """Answer a request, or tell it why there is no answer."""
         with self.changed:
             self.requests.remove(request)
-            own = set(request.generations)
-            self.waiting = deque(one for one in self.waiting if one not in own)
+            ended = set(request.generations)
+            self.waiting = deque(one for one in self.waiting if one not in ended)
             self.changed.notify_all()
         try:
             request.answer(answers())

@@ -115,7 +115,7 @@ def running(
     On exit, the server refuses new requests and answers those in progress. It also stops if this process is killed.
 
     HTTP listens on `port`, gRPC on the next one, and the metrics, on the loopback address only, on the one after it;
-    None takes free ports. Each of the `instances` processes answers requests of its own with `threads` CPU threads, by
+    None takes free ports. Each of the `instances` processes answers other requests, with `threads` CPU threads, by
     default its share of the cores. `timeout` is for the start [s]; Triton refuses requests beyond `queue` waiting ones.
     """
     inside = find()
@@ -156,8 +156,8 @@ def running(
                 # The server must stop when this process exits, even if it is killed
                 preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
             )
-        places = f"{address}:{http}", f"{address}:{grpc}", f"http://{LOOPBACK}:{metrics}/metrics"
-        server = Server(*places, log, process)
+        addresses = f"{address}:{http}", f"{address}:{grpc}", f"http://{LOOPBACK}:{metrics}/metrics"
+        server = Server(*addresses, log, process)
         try:
             _wait(server, timeout)
             family = psutil.Process(process.pid).children(recursive=True)
@@ -209,7 +209,10 @@ def _environment(inside: Path, threads: int | None) -> dict[str, str]:
     """Return the server's environment; the stub's interpreter is that of the first python3 on PATH."""
     libraries = [str(inside.parents[1] / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR")]
     paths = {"LD_LIBRARY_PATH": libraries, "PATH": [str(Path(sys.executable).parent)]}
-    variables = {name: ":".join(filter(None, [*own, os.environ.get(name)])) for name, own in paths.items()}
+    variables = {}
+    for name, folders in paths.items():
+        present = [each for each in (*folders, os.environ.get(name)) if each]
+        variables[name] = ":".join(present)
     return os.environ | variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
 
 
@@ -220,8 +223,8 @@ def _usable(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except OSError as error:
-            place = {"host": host, "port": port, "strerror": tr(str(error.strerror))}
-            raise CourseError(tr("{host}:{port}: {strerror}; choose others with --port", **place)) from error
+            facts = {"host": host, "port": port, "strerror": tr(str(error.strerror))}
+            raise CourseError(tr("{host}:{port}: {strerror}; choose others with --port", **facts)) from error
         return int(probe.getsockname()[1])
 
 

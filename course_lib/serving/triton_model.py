@@ -1,6 +1,6 @@
 """The model run by Triton's Python backend: an exported folder with this course's engine. Only the server imports it.
 
-Tensors are passed with DLPack, because with NumPy 2, the backend's own NumPy conversions return wrong values without an
+Tensors are passed with DLPack, because with NumPy 2, the backend's NumPy conversions return wrong values without an
 error. Triton calls `execute` with the next requests of its queue. `execute` hands them to the scheduler's thread and
 returns when they have joined the batch. While the batch is full, the other requests wait in Triton's queue, where its
 limit and other instances can reach them.

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m tests.bench.load [--connections 64] [--seconds 300] [--others 20] [--instances 1]
 
 A GPT-NeoX with random weights and one prefix of 20 positions. Each connection sends one request after the other: inputs of 4 to 48 tokens, outputs of
-1 to 64, with and without the prefix, greedy and sampled with an own seed. Counted are wrong answers, requests without an answer, and answers that the
+1 to 64, with and without the prefix, greedy and sampled with a seed for each row. Counted are wrong answers, requests without an answer, and answers that the
 server counts and no client got. The same with fewer connections, `--others` seconds each, shows the latency against the batch size.
 """
 
@@ -26,7 +26,7 @@ from course_lib.errors import CourseError
 from course_lib.serving import reader, server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
-from course_lib.serving.request import TextRequest
+from course_lib.serving.request import RequestRow
 
 from tests.bench.bench_reader import NEVER, VOCABULARY, exported
 
@@ -59,8 +59,8 @@ def main() -> None:
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = exported(Path(place), arguments.layers, arguments.hidden)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = exported(Path(temporary), arguments.layers, arguments.hidden)
         engine = Engine(reader.load(folder))
         rows, answers = steady(engine, requests(256, VOCABULARY, 48, 64, tasks=1, end=NEVER))
         with server.running(folder, threads=1, instances=arguments.instances) as triton:
@@ -71,7 +71,7 @@ def main() -> None:
                 print(line(number, found, lost), flush=True)
 
 
-def steady(engine: Engine, rows: Sequence[TextRequest]) -> tuple[list[TextRequest], list[list[int]]]:
+def steady(engine: Engine, rows: Sequence[RequestRow]) -> tuple[list[RequestRow], list[list[int]]]:
     """The rows whose text does not hang on the fifth digit of a logit, and their texts when each runs alone.
 
     The rounding of fp32 depends on the size of the batch. With random weights, all 32,000 tokens are nearly equally likely, so that a change of 1e-6
@@ -86,13 +86,13 @@ def steady(engine: Engine, rows: Sequence[TextRequest]) -> tuple[list[TextReques
     hook = engine.model.get_output_embeddings().register_forward_hook(noisy)
     others = [[answer.ids for answer in engine.run(rows)] for _ in range(4)]
     hook.remove()
-    kept = [index for index, answer in enumerate(answers) if all(answer == other[index] for other in others)]
-    print(f"{len(kept)} of {len(rows)} texts stay the same under noise of 1e-5", flush=True)
-    return [rows[index] for index in kept], [answers[index] for index in kept]
+    stable = [index for index, answer in enumerate(answers) if all(answer == other[index] for other in others)]
+    print(f"{len(stable)} of {len(rows)} texts stay the same under noise of 1e-5", flush=True)
+    return [rows[index] for index in stable], [answers[index] for index in stable]
 
 
 def measured(
-    triton: server.Server, rows: Sequence[TextRequest], answers: Sequence[list[int]], number: int, seconds: float
+    triton: server.Server, rows: Sequence[RequestRow], answers: Sequence[list[int]], number: int, seconds: float
 ) -> tuple[Outcome, int]:
     """The outcome of so many seconds, and the answers that the server counts minus those that arrived."""
     before, end = answered(triton), time.monotonic() + seconds
@@ -110,7 +110,7 @@ def line(number: int, found: Outcome, lost: int) -> str:
 
 def drive(
     triton: server.Server,
-    rows: Sequence[TextRequest],
+    rows: Sequence[RequestRow],
     answers: Sequence[list[int]],
     connections: int,
     more: Callable[[int], bool],
@@ -119,29 +119,29 @@ def drive(
     outcome, started = Outcome(), time.perf_counter()
 
     def connection(number: int) -> Outcome:
-        own, rng, client = Outcome(), random.Random(number), Client(triton.http)
-        while more(own.sent):
+        counted, rng, client = Outcome(), random.Random(number), Client(triton.http)
+        while more(counted.sent):
             index = rng.randrange(len(rows))
             begun = time.perf_counter()
             try:
                 found = text(client.infer(tensors(rows[index])))
             except CourseError as error:
-                own.errors[str(error)] += 1
+                counted.errors[str(error)] += 1
                 continue
-            own.tokens += len(found) - len(rows[index].ids)
+            counted.tokens += len(found) - len(rows[index].ids)
             if found == answers[index]:
-                own.latencies.append(time.perf_counter() - begun)
+                counted.latencies.append(time.perf_counter() - begun)
             else:
-                own.wrong += 1
+                counted.wrong += 1
         client.close()
-        return own
+        return counted
 
     with ThreadPoolExecutor(connections) as pool:
-        for own in pool.map(connection, range(connections)):
-            outcome.tokens += own.tokens
-            outcome.latencies += own.latencies
-            outcome.wrong += own.wrong
-            outcome.errors += own.errors
+        for counted in pool.map(connection, range(connections)):
+            outcome.tokens += counted.tokens
+            outcome.latencies += counted.latencies
+            outcome.wrong += counted.wrong
+            outcome.errors += counted.errors
     outcome.seconds = time.perf_counter() - started
     return outcome
 
@@ -154,7 +154,7 @@ def answered(triton: server.Server) -> int:
 
 def requests(
     count: int, vocabulary: int, longest: int, new: int, tasks: int, end: int | None = None
-) -> list[TextRequest]:
+) -> list[RequestRow]:
     """Requests of all kinds, no two alike. 0.875 is exact in the FP32 of a request."""
     rng = random.Random(0)
     found = []
@@ -163,11 +163,11 @@ def requests(
         chosen: dict[str, Any] = rng.choice(
             [{}, {"top_k": 5, "seed": number}, {"top_k": 40, "top_p": 0.875, "seed": number}]
         )
-        found.append(TextRequest(ids, rng.randint(1, new), rng.choice([None, *range(tasks)]), end_id=end, **chosen))
+        found.append(RequestRow(ids, rng.randint(1, new), rng.choice([None, *range(tasks)]), end_id=end, **chosen))
     return found
 
 
-def tensors(row: TextRequest) -> dict[str, Any]:
+def tensors(row: RequestRow) -> dict[str, Any]:
     """The request for one row."""
     optional = {"prompt_learning_task_name_ids": row.task, "end_id": row.end_id}
     return {

@@ -83,7 +83,7 @@ def expected_files(model, family: str, ranks: int, dtype: str, divide: bool | No
                     of_rank = np.arange(rank * len(bias) // ranks, (rank + 1) * len(bias) // ranks)
                 else:
                     of_rank = np.array(
-                        [_column(neox, part, rank * local + place) for part in range(3) for place in range(local)]
+                        [_column(neox, part, rank * local + index) for part in range(3) for index in range(local)]
                     )
                 files[f"{at}.weight.{rank}.bin"] = weight[:, of_rank]
                 files[f"{at}.bias.{rank}.bin"] = bias[of_rank]
@@ -93,10 +93,10 @@ def expected_files(model, family: str, ranks: int, dtype: str, divide: bool | No
     return {name: np.ascontiguousarray(array).tobytes() for name, array in files.items()}
 
 
-def _column(neox: bool, part: int, place: int) -> int:
-    """Where the model keeps number `place` (of H) of query, key or value."""
+def _column(neox: bool, part: int, index: int) -> int:
+    """Where the model keeps number `index` (of H) of query, key or value."""
     size = HIDDEN // HEADS
-    return (place // size * 3 + part) * size + place % size if neox else part * HIDDEN + place
+    return (index // size * 3 + part) * size + index % size if neox else part * HIDDEN + index
 
 
 def expected_prefix(values: torch.Tensor, ranks: int, dtype: str) -> list[bytes]:

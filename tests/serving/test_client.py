@@ -14,7 +14,7 @@ from course_lib.pretrain import text_codec
 from course_lib.serving import client, server
 from course_lib.serving.config import AskConfig
 from course_lib.serving.engine import Engine
-from course_lib.serving.request import TextRequest
+from course_lib.serving.request import RequestRow
 
 from tests.pretrain import models
 from tests.serving import tiny
@@ -23,15 +23,17 @@ from tests.serving import tiny
 def test_without_triton_a_server_in_this_process_answers_the_same_tensors(folder: Path, engine: Engine) -> None:
     codec, texts = text_codec.load(folder / "tokenizer"), ["あいう", "か"]
     with server.running_in_process(folder) as address:
-        place = client.Client(address)
-        one, other = (client.ask(place, codec, texts, AskConfig(output_length=4), task) for task in (0, 1))
+        connection = client.Client(address)
+        one, other = (client.ask(connection, codec, texts, AskConfig(output_length=4), task) for task in (0, 1))
         with ThreadPoolExecutor(8) as pool:
-            again = list(pool.map(lambda _: client.ask(place, codec, texts, AskConfig(output_length=4), 0), range(8)))
+            again = list(
+                pool.map(lambda _: client.ask(connection, codec, texts, AskConfig(output_length=4), 0), range(8))
+            )
         with pytest.raises(CourseError, match="prompt_learning_task_name_ids: 7 is not allowed"):
-            client.ask(place, codec, ["か"], AskConfig(), task=7)
+            client.ask(connection, codec, ["か"], AskConfig(), task=7)
         sampled = client.tensors([codec.encode("か")], codec, AskConfig(output_length=3, seed=2**63), None)
-        answer = place.infer(sampled | {"is_return_log_probs": [[True]]})
-    rows = [TextRequest(tuple(codec.encode(text)), 4, task=0, top_k=1) for text in texts]
+        answer = connection.infer(sampled | {"is_return_log_probs": [[True]]})
+    rows = [RequestRow(tuple(codec.encode(text)), 4, task=0, top_k=1) for text in texts]
     written = [answer.ids[len(row.ids) :] for answer, row in zip(engine.run(rows), rows)]
     expected = [codec.continuation(list(row.ids), new) for row, new in zip(rows, written)]
     assert [text.continuation for (text,) in one] == expected

@@ -127,9 +127,9 @@ def test_greedy_texts_of_a_given_length_are_those_of_hugging_face_and_go_on_behi
 
 @pytest.fixture(scope="module")
 def flat(memorized: Path, tmp_path_factory: pytest.TempPathFactory) -> Ct2Generator:
-    place = tmp_path_factory.mktemp("flat")
-    ct2.export(models.flat(memorized, place / "model"), place / "ct2")
-    return Ct2Generator(place / "ct2", threads=1)
+    folder = tmp_path_factory.mktemp("flat")
+    ct2.export(models.flat(memorized, folder / "model"), folder / "ct2")
+    return Ct2Generator(folder / "ct2", threads=1)
 
 
 @pytest.mark.parametrize(

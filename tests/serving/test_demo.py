@@ -96,21 +96,21 @@ def test_one_genre_writes_what_its_class_does_and_weights_become_shares(mixed: d
 
 
 def test_the_checker_marks_the_sentence_that_contradicts() -> None:
-    assert demo.marked("") == []
+    assert demo.with_findings("") == []
     tale = next(one for one in documents(50, 3) if one.genre == "tale")
-    *sentences, genre = demo.marked(tale.text)
+    *sentences, genre = demo.with_findings(tale.text)
     assert {fault for _, fault in sentences} == {None} and genre == (" ", "genre: tale")
     # A text so far, with half a sentence, is no error.
-    *sentences, _ = demo.marked(tale.text[: len(tale.text) // 2])
+    *sentences, _ = demo.with_findings(tale.text[: len(tale.text) // 2])
     assert {fault for _, fault in sentences} == {None}
-    (_, foreign), *_ = demo.marked("吾輩は猫である。" + tale.text)
+    (_, foreign), *_ = demo.with_findings("吾輩は猫である。" + tale.text)
     assert foreign == "not of the world"
     colors = {"赤い": "青い", "青い": "赤い"}
     told = next(one for one in documents(200, 4) if one.genre == "tale" and str(one.facts["color"]) in colors)
     color = str(told.facts["color"])
     at = told.text.rindex(color)
     broken = told.text[:at] + colors[color] + told.text[at + len(color) :]
-    faults = [fault for _, fault in demo.marked(broken)[:-1] if fault]
+    faults = [fault for _, fault in demo.with_findings(broken)[:-1] if fault]
     assert faults == ["contradiction: color"]
 
 

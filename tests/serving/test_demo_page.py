@@ -43,9 +43,9 @@ def served(request: Any, tmp_path_factory: Any, shared_workspace: Path) -> Itera
         # Products that are missing are built first, with a line for each.
         assert any(url in line for line in process.stdout), log.read_text()
         yield request.param, url
-        taken = subprocess.run(command, env=environment, capture_output=True, text=True)
+        second = subprocess.run(command, env=environment, capture_output=True, text=True)
         said = {"en": f"--port: {port} is taken", "ja": f"--port：{port}は使用中です"}[request.param]
-        assert taken.returncode == 2 and said in taken.stderr
+        assert second.returncode == 2 and said in second.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(60) in (0, 130) and "Traceback" not in log.read_text()
     finally:

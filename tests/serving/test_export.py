@@ -76,9 +76,9 @@ def test_every_byte_as_the_originals_converters(tmp_path: Path, sources, family:
     assert {path.name: path.read_bytes() for path in found.folder.iterdir()} == wanted
     # the bytes on each rank, which the figure shows
     weights = {name: len(content) for name, content in wanted.items() if name.endswith(".bin")}
-    own = sum(size for name, size in weights.items() if name.endswith(f".{ranks - 1}.bin"))
+    split = sum(size for name, size in weights.items() if name.endswith(f".{ranks - 1}.bin"))
     shared = sum(size for name, size in weights.items() if not re.search(r"\.\d+\.bin$", name))
-    assert layout.rank_bytes(found.config) == (shared, own)
+    assert layout.rank_bytes(found.config) == (shared, split)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

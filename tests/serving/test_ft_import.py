@@ -43,8 +43,8 @@ def same(folder: Path, model) -> bool:
 
 def by_hand(folder: Path, family: str, ranks: int, dtype: str) -> Path:
     """The files of FasterTransformer's own converter and three tasks, none of our export: DIR/N-gpu."""
-    place = folder / f"{ranks}-gpu"
-    place.mkdir(parents=True)
+    weights_folder = folder / f"{ranks}-gpu"
+    weights_folder.mkdir(parents=True)
     files = expected_files(build(family), family, ranks, dtype, divide=family != "gpt2")
     for name, values in models.prefixes().items():
         parts = expected_prefix(values, ranks, dtype)
@@ -52,8 +52,8 @@ def by_hand(folder: Path, family: str, ranks: int, dtype: str) -> Path:
     text = (GPT2 if family == "gpt2" else NEOX).format(residual=int(family == "parallel"), dtype=dtype, ranks=ranks)
     files["config.ini"] = (text[:-1] + INI_TASKS).encode()
     for name, content in files.items():
-        (place / name).write_bytes(content)
-    return place
+        (weights_folder / name).write_bytes(content)
+    return weights_folder
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -84,28 +84,28 @@ def test_export_and_import_give_the_same_tensors(tmp_path: Path, family: str, dt
 def test_the_originals_files_become_the_model_and_the_same_files_again(
     tmp_path: Path, family: str, dtype: str, ranks: int
 ):
-    place = by_hand(tmp_path / "ft", family, ranks, dtype)
+    weights_folder = by_hand(tmp_path / "ft", family, ranks, dtype)
     given = Given(biases_divided_by=ranks if family == "sequential" else None)
-    report = import_folder(place, tmp_path / "back", given=given)
+    report = import_folder(weights_folder, tmp_path / "back", given=given)
     assert same(tmp_path / "back", build(family).to(TORCH[dtype]))  # type: ignore[index]
     assert any("no tokenizer/" in note for note in report.notes)
     again = export(tmp_path / "back", tmp_path / "again", ranks, dtype, TASKS, AS_UPSTREAM, "x")  # type: ignore[arg-type]
-    assert contents(again.folder) == contents(place)
+    assert contents(again.folder) == contents(weights_folder)
 
 
 @pytest.mark.parametrize(("family", "untied"), [("parallel", False), ("gpt2", True)])
 def test_an_output_layer_is_the_embedding_or_is_not(tmp_path: Path, family: str, untied: bool):
     model = build(family, tie_word_embeddings=not untied)
-    place = export(save(model, tmp_path / "source"), tmp_path / "ft", 2).folder
-    import_folder(place, tmp_path / "back")
+    weights_folder = export(save(model, tmp_path / "source"), tmp_path / "ft", 2).folder
+    import_folder(weights_folder, tmp_path / "back")
     assert ("lm_head.weight" in stored(tmp_path / "back") or "embed_out.weight" in stored(tmp_path / "back")) == untied
     assert same(tmp_path / "back", model)
-    assert contents(export(tmp_path / "back", tmp_path / "again", 2, name="source").folder) == contents(place)
+    assert contents(export(tmp_path / "back", tmp_path / "again", 2, name="source").folder) == contents(weights_folder)
 
 
 def test_biases_of_several_ranks_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    place = by_hand(tmp_path / "ft", "sequential", 2, "fp32")
-    arguments = ["ft", "import", str(place), "-o", str(tmp_path / "back")]
+    weights_folder = by_hand(tmp_path / "ft", "sequential", 2, "fp32")
+    arguments = ["ft", "import", str(weights_folder), "-o", str(tmp_path / "back")]
     assert cli._main(arguments) == 2
     assert "--biases-divided-by: not given" in capsys.readouterr().err and not (tmp_path / "back").exists()
     assert cli._main([*arguments, "--biases-divided-by", "4"]) == 2
@@ -118,44 +118,44 @@ def test_biases_of_several_ranks_are_asked_for(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_divisor_that_is_no_power_of_two(tmp_path: Path):
     model = build("parallel", hidden_size=24, num_attention_heads=3, intermediate_size=48)
-    place = export(save(model, tmp_path / "source"), tmp_path / "ft", 3).folder
-    report = import_folder(place, tmp_path / "back")
+    weights_folder = export(save(model, tmp_path / "source"), tmp_path / "ft", 3).folder
+    report = import_folder(weights_folder, tmp_path / "back")
     assert any("multiplied by 3, no power of two" in note for note in report.notes)
     found, wanted = stored(tmp_path / "back"), model.state_dict()
     name = "gpt_neox.layers.0.attention.dense.bias"
     assert torch.allclose(found.pop(name), wanted[name], rtol=1.2e-7, atol=0)
     assert all(torch.equal(value, wanted[key.replace("embed_out", "lm_head")]) for key, value in found.items() if "dense" not in key)  # fmt: skip
-    assert contents(export(tmp_path / "back", tmp_path / "again", 3, name="source").folder) == contents(place)
+    assert contents(export(tmp_path / "back", tmp_path / "again", 3, name="source").folder) == contents(weights_folder)
 
 
 def test_where_the_settings_come_from(tmp_path: Path):
-    place = by_hand(tmp_path / "ft", "parallel", 1, "fp32")
-    report = import_folder(place, tmp_path / "back")
+    weights_folder = by_hand(tmp_path / "ft", "parallel", 1, "fp32")
+    report = import_folder(weights_folder, tmp_path / "back")
     assert {found.source for found in report.settings.values()} == {"default"} and "rope_theta" in report.summary()
     given = Given("relu", 1e-3, 500.0, 77)
-    report = import_folder(place, tmp_path / "back", given=given)
+    report = import_folder(weights_folder, tmp_path / "back", given=given)
     config = model_folder.read_config(tmp_path / "back")
     assert (config.hidden_act, config.layer_norm_eps, config.max_position_embeddings) == ("relu", 1e-3, 77)
     assert config.rope_parameters["rope_theta"] == 500.0 and config.rope_parameters["partial_rotary_factor"] == 0.5
     assert {found.source for found in report.settings.values()} == {"option"} and "assumed" not in report.summary()
     assert json.loads((tmp_path / "back" / "config.json").read_text())["rotary_pct"] == 0.5
-    (place.parent / CONVERSION).write_text('{"not_in_the_format": {"hidden_act": "gelu_new"}}')
-    report = import_folder(place, tmp_path / "back", given=Given(layer_norm_eps=1e-3))
+    (weights_folder.parent / CONVERSION).write_text('{"not_in_the_format": {"hidden_act": "gelu_new"}}')
+    report = import_folder(weights_folder, tmp_path / "back", given=Given(layer_norm_eps=1e-3))
     assert report.settings["hidden_act"].source == "conversion.json"
 
 
 def test_the_settings_of_a_gpt2_are_those_of_its_ini(tmp_path: Path):
-    place = by_hand(tmp_path / "ft", "gpt2", 1, "fp32")
-    ini = (place / "config.ini").read_text()
-    (place / "config.ini").write_text(
+    weights_folder = by_hand(tmp_path / "ft", "gpt2", 1, "fp32")
+    ini = (weights_folder / "config.ini").read_text()
+    (weights_folder / "config.ini").write_text(
         ini.replace("num_tasks", "layernorm_eps = 1e-4\nactivation_type = Relu\nnum_tasks")
     )
-    report = import_folder(place, tmp_path / "back")
+    report = import_folder(weights_folder, tmp_path / "back")
     config = model_folder.read_config(tmp_path / "back")
     assert (config.activation_function, config.layer_norm_epsilon) == ("relu", 1e-4)
     assert {found.source for found in report.settings.values()} == {"config.ini"}
     with pytest.raises(CourseError, match="option: activation_function tango: allowed: "):
-        import_folder(place, tmp_path / "back", given=Given("tango"))
+        import_folder(weights_folder, tmp_path / "back", given=Given("tango"))
 
 
 DENSE = "model.layers.1.attention.dense.weight.1.bin"
@@ -173,8 +173,8 @@ DENSE = "model.layers.1.attention.dense.weight.1.bin"
     ],
 )  # fmt: skip
 def test_damage_is_one_line_and_writes_nothing(tmp_path: Path, damage: Callable[[Path], object], name: str):
-    place = by_hand(tmp_path / "ft", "parallel", 2, "fp32")
-    damage(place)
+    weights_folder = by_hand(tmp_path / "ft", "parallel", 2, "fp32")
+    damage(weights_folder)
     with pytest.raises(CourseError) as refused:
         import_folder(tmp_path / "ft", tmp_path / "new" / "back")
     assert name in str(refused.value) and "\n" not in str(refused.value) and not (tmp_path / "new" / "back").exists()

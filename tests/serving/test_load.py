@@ -12,7 +12,7 @@ import psutil
 import pytest
 from course_lib.serving import server
 from course_lib.serving.engine import Engine
-from course_lib.serving.request import DTYPES, INPUTS, MODEL, TextRequest
+from course_lib.serving.request import DTYPES, INPUTS, MODEL, RequestRow
 
 from tests.bench import load
 from tests.serving import tiny
@@ -22,9 +22,9 @@ tiny.require_server()
 from tritonclient.grpc import InferenceServerClient, InferInput  # noqa: E402
 
 CONNECTIONS, EACH = 64, 6
-SHORT = TextRequest((5, 6, 7), 8)
+SHORT = RequestRow((5, 6, 7), 8)
 # A request that takes many minutes: 1024 rows, of which 64 run at a time
-LONG = load.tensors(TextRequest((5, 6, 7), 4000, end_id=tiny.VOCABULARY))
+LONG = load.tensors(RequestRow((5, 6, 7), 4000, end_id=tiny.VOCABULARY))
 LONG |= {"input_ids": [(5, 6, 7)] * 1024, "input_lengths": [[3]] * 1024}
 
 

@@ -101,8 +101,8 @@ def test_serve_writes_a_repository_over_its_own_only(folder: Path, tmp_path: Pat
 def test_a_repository_holds_what_triton_reads_and_the_mark_of_the_course(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "models"
     model = repository.write(folder, target)
-    held = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-    assert held == {MARK, "fastertransformer/config.pbtxt", "fastertransformer/1/model.py"}
+    files = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+    assert files == {MARK, "fastertransformer/config.pbtxt", "fastertransformer/1/model.py"}
     # Repositories that earlier versions wrote have the same line, so they are served as long as it is right.
     line = "from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401"
     assert line in (model / "1/model.py").read_text().splitlines()

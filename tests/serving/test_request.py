@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from course_lib.errors import UsageError
-from course_lib.serving.request import Answer, TextRequest, outputs, rows_of, tensors_from_json, word_list
+from course_lib.serving.request import Answer, RequestRow, outputs, rows_of, tensors_from_json, word_list
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ def request(**changed: object) -> dict[str, torch.Tensor]:
 
 
 def test_what_is_not_sent_keeps_its_default() -> None:
-    assert rows_of(request()) == [TextRequest((5, 6, 7), 4), TextRequest((8,), 2)]
+    assert rows_of(request()) == [RequestRow((5, 6, 7), 4), RequestRow((8,), 2)]
 
 
 def test_unsigned_numbers_are_read_as_such() -> None:

@@ -9,14 +9,14 @@ import pytest
 from course_lib.errors import CourseError
 from course_lib.serving import engine as engine_module
 from course_lib.serving import scheduler as scheduler_module
-from course_lib.serving.request import Answer, TextRequest
+from course_lib.serving.request import Answer, RequestRow
 from course_lib.serving.scheduler import Request, Scheduler
 
 from tests.serving import tiny
 from tests.serving.test_batch import rows
 from tests.serving.test_engine import engine
 
-LONG = TextRequest((5, 6, 7), 50, end_id=tiny.VOCABULARY)
+LONG = RequestRow((5, 6, 7), 50, end_id=tiny.VOCABULARY)
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def ours() -> Iterator[Scheduler]:
     assert not found.thread.is_alive()
 
 
-def asked(*own: TextRequest, **more: Any) -> tuple[Request, "Future[list[Answer]]"]:
+def asked(*rows: RequestRow, **more: Any) -> tuple[Request, "Future[list[Answer]]"]:
     """A request, and its future answer; a second answer to it is an error."""
     future: Future[list[Answer]] = Future()
-    return Request(own, False, future.set_result, future.set_exception, **more), future
+    return Request(rows, False, future.set_result, future.set_exception, **more), future
 
 
 def ids(answers: list[Answer]) -> list[list[int]]:
@@ -42,14 +42,14 @@ def test_requests_of_many_threads_get_each_its_own_answers(ours: Scheduler, monk
     every = rows(60, seed=9)
     groups = [every[start : start + 3] for start in range(0, 60, 3)]
 
-    def ask(own: list[TextRequest]) -> list[list[int]]:
-        request, future = asked(*own)
+    def ask(group: list[RequestRow]) -> list[list[int]]:
+        request, future = asked(*group)
         ours.submit([request])
         return ids(future.result())
 
     with ThreadPoolExecutor(10) as pool:
         found = list(pool.map(ask, groups))
-    assert found == [ids(ours.engine.run(own)) for own in groups]
+    assert found == [ids(ours.engine.run(group)) for group in groups]
     assert not ours.requests and not ours.waiting
 
 
@@ -64,7 +64,7 @@ def test_submit_returns_when_the_rows_have_joined_and_not_before(
     second, two = asked(LONG)
     late = threading.Thread(target=ours.submit, args=([second],))
     late.start()
-    # both places are taken until the first request is answered, in 50 passes
+    # both slots are used until the first request is answered, in 50 passes
     for _ in range(50):
         assert not one.done() and late.is_alive()
         go.release()
@@ -86,7 +86,7 @@ def test_a_cancelled_request_leaves_the_batch(ours: Scheduler, monkeypatch: pyte
 
 
 def test_if_a_batch_does_not_fit_the_requests_run_one_by_one(ours: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = ids(ours.engine.run([LONG, TextRequest((8, 9), 5)]))
+    expected = ids(ours.engine.run([LONG, RequestRow((8, 9), 5)]))
     forward = ours.engine.model.forward
 
     def small(tokens: Any, **named: Any) -> Any:
@@ -95,7 +95,7 @@ def test_if_a_batch_does_not_fit_the_requests_run_one_by_one(ours: Scheduler, mo
         return forward(tokens, **named)
 
     monkeypatch.setattr(ours.engine.model, "forward", small)
-    pairs = [asked(LONG), asked(TextRequest((8, 9), 5)), asked(LONG, LONG)]
+    pairs = [asked(LONG), asked(RequestRow((8, 9), 5)), asked(LONG, LONG)]
     futures = [future for _, future in pairs]
     ours.submit([request for request, _ in pairs])
     assert [ids(future.result())[0] for future in futures[:2]] == expected
@@ -127,19 +127,19 @@ def test_stopping_answers_what_is_left() -> None:
     assert all(future.done() for future in futures)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, error: BaseException) -> None:
+def failing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: BaseException) -> None:
     """Let a function fail once, the first time it is called."""
-    real = getattr(place, name)
+    real = getattr(owner, name)
 
     def once(*given: Any, **named: Any) -> Any:
-        monkeypatch.setattr(place, name, real)
+        monkeypatch.setattr(owner, name, real)
         raise error
 
-    monkeypatch.setattr(place, name, once)
+    monkeypatch.setattr(owner, name, once)
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "error", "words"),
+    ("owner", "name", "error", "words"),
     [
         # what is not an Exception, in a step
         (engine_module.TextBatch, "step", SystemExit("the device is lost"), "the model failed: the device is lost"),
@@ -150,13 +150,13 @@ def failing(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, error: BaseE
     ],
 )
 def test_the_thread_goes_on_after_any_error(
-    ours: Scheduler, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, error: BaseException, words: str
+    ours: Scheduler, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: BaseException, words: str
 ) -> None:
     """No request waits forever: those of the time get an error, later ones an answer."""
     # the thread has made its batch already, so let it make another
     if name == "TextBatch":
         failing(monkeypatch, engine_module.TextBatch, "step", RuntimeError("a new batch"))
-    failing(monkeypatch, place, name, error)
+    failing(monkeypatch, owner, name, error)
     pairs = [asked(LONG), asked(LONG, LONG)]
     ours.submit([request for request, _ in pairs])
     for _, future in pairs:

@@ -23,7 +23,7 @@ from course_lib.serving import reader, server
 from course_lib.serving.client import Client
 from course_lib.serving.config import AskConfig
 from course_lib.serving.engine import Engine
-from course_lib.serving.request import TextRequest, word_list
+from course_lib.serving.request import RequestRow, word_list
 
 from tests.serving import tiny
 from tests.waiting import LIMIT, until
@@ -62,7 +62,7 @@ def texts(found: dict[str, np.ndarray]) -> list[list[int]]:
 def test_every_optional_tensor_reaches_the_engine(asked: Client, engine: Engine) -> None:
     words: dict[str, Any] = {"bad_words": ((44,), (3, 4)), "stop_words": ((31, 18),)}
     decay: dict[str, Any] = {"top_p_decay": 0.9, "top_p_min": 0.2, "top_p_reset_id": 8}
-    row = TextRequest((5, 6), 20, 1, 9, 0.9, 0.8, 1.2, 2**63 + 5, start_id=3, end_id=17, **decay, **words)
+    row = RequestRow((5, 6), 20, 1, 9, 0.9, 0.8, 1.2, 2**63 + 5, start_id=3, end_id=17, **decay, **words)
     sent = {
         "start_id": 3, "end_id": 17, "runtime_top_k": 9, "runtime_top_p": 0.9, "temperature": 0.8, "repetition_penalty": 1.2,
         "random_seed": 2**63 + 5, "prompt_learning_task_name_ids": 1, "top_p_decay": 0.9, "top_p_min": 0.2, "top_p_reset_ids": 8,
@@ -86,7 +86,7 @@ def test_it_listens_on_loopback_only(triton: server.Server) -> None:
     listening = [
         each.laddr.ip for each in psutil.Process(triton.process.pid).net_connections("inet") if each.status == "LISTEN"
     ]
-    assert len(listening) >= 2 and {place.removeprefix("::ffff:") for place in listening} == {"127.0.0.1"}
+    assert len(listening) >= 2 and {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
@@ -111,13 +111,13 @@ def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, engine: En
 
 def answered_while_stopping(serving: "subprocess.Popen[str]", url: str, engine: Engine) -> None:
     """Stop the server while it answers a request: it answers that, and refuses new ones."""
-    rows = [TextRequest((5, 6, number), 40, end_id=60) for number in range(3, 60)] * 8
+    rows = [RequestRow((5, 6, number), 40, end_id=60) for number in range(3, 60)] * 8
     long = needed(*(list(row.ids) for row in rows), length=40) | {"end_id": 60}
     model = next(one for one in tree(serving.pid) if "stub" in one.name())
-    own, other = Client(url), Client(url)
-    with contextlib.closing(own), contextlib.closing(other), ThreadPoolExecutor(1) as pool:
+    one, other = Client(url), Client(url)
+    with contextlib.closing(one), contextlib.closing(other), ThreadPoolExecutor(1) as pool:
         before = model.cpu_times().user
-        future = pool.submit(own.infer, long)
+        future = pool.submit(one.infer, long)
         until(lambda: model.cpu_times().user > before + 0.3)
         serving.send_signal(signal.SIGTERM)
         with pytest.raises(CourseError, match="stopping|no available versions|no server answers|does not answer"):
@@ -182,7 +182,7 @@ def test_japanese_folders_and_task_names_are_served(tmp_path: Path, monkeypatch:
     temporary = tmp_path / "一時"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    expected = Engine(reader.load(folder)).run([TextRequest((5, 6, 7), 8, 0)])[0].ids
+    expected = Engine(reader.load(folder)).run([RequestRow((5, 6, 7), 8, 0)])[0].ids
     with server.running(folder, threads=1) as running, contextlib.closing(Client(running.http)) as asked:
         found = asked.infer(needed([5, 6, 7]) | {"prompt_learning_task_name_ids": 0})
     assert texts(found) == [expected]

@@ -9,7 +9,7 @@ from course_lib.errors import CourseError
 from course_lib.serving import server
 from course_lib.serving.client import Client
 from course_lib.serving.engine import Engine
-from course_lib.serving.request import TextRequest
+from course_lib.serving.request import RequestRow
 
 from tests.serving import tiny
 
@@ -29,7 +29,7 @@ def test_a_server_starts_answers_and_stops(folder: Path, engine: Engine) -> None
             texts = [
                 row[:length].tolist() for row, length in zip(found["output_ids"][:, 0], found["sequence_length"][:, 0])
             ]
-            rows = [TextRequest((5, 6, 7), 8, task), TextRequest((9, 8), 8, task)]
+            rows = [RequestRow((5, 6, 7), 8, task), RequestRow((9, 8), 8, task)]
             assert texts == [answer.ids for answer in engine.run(rows)]
         with pytest.raises(CourseError, match="prompt_learning_task_name_ids: 3 is not allowed"):
             client.infer(request | {"prompt_learning_task_name_ids": 3})

@@ -1,4 +1,4 @@
-"""A tiny exported folder with three tasks, and the model it holds."""
+"""A tiny exported folder with three tasks, and its model."""
 
 from pathlib import Path
 
@@ -64,8 +64,8 @@ def write(target: Path, family: layout.Family = "gptneox", positions: int = POSI
 
 def tokenizer() -> PreTrainedTokenizerFast:
     """One token a character: the first 57 of hiragana."""
-    words = ["<unk>", "<s>", "</s>", *(chr(ord("ぁ") + place) for place in range(VOCABULARY - 3))]
-    built = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, "<unk>"))
+    words = ["<unk>", "<s>", "</s>", *(chr(ord("ぁ") + index) for index in range(VOCABULARY - 3))]
+    built = Tokenizer(WordLevel({word: index for index, word in enumerate(words)}, "<unk>"))
     built.pre_tokenizer = Split("", "isolated")
     built.decoder = Fuse()
     return PreTrainedTokenizerFast(tokenizer_object=built, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
