@@ -344,13 +344,13 @@ def _check_top_p(top_p: Any) -> str | None:
     chances = torch.tensor([[0.1, 0.5, 0.15, 0.25], [0.05, 0.05, 0.86, 0.04]], dtype=torch.float64)
 
     def right(chances: Tensor, p: float) -> Tensor:
-        kept: Tensor = TopPLogitsWarper(p)(None, chances.log()).softmax(-1)
-        return kept
+        probabilities: Tensor = TopPLogitsWarper(p)(None, chances.log()).softmax(-1)
+        return probabilities
 
     def short(chances: Tensor, p: float) -> Tensor:
         """Return the entries before the one with which the sum reaches p."""
-        ordered, places = chances.sort(descending=True, dim=-1)
-        return torch.zeros_like(chances).scatter(-1, places, ordered.masked_fill(ordered.cumsum(-1) > p, 0))
+        ordered, indices = chances.sort(descending=True, dim=-1)
+        return torch.zeros_like(chances).scatter(-1, indices, ordered.masked_fill(ordered.cumsum(-1) > p, 0))
 
     mistakes = (
         (lambda chances, p: chances * (right(chances, p) > 0),

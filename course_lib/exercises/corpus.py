@@ -1,4 +1,4 @@
-"""Exercises for chapter 1: a filter, references in wiki markup, the bands of MinHash, and a text of one's own."""
+"""Exercises for chapter 1: a filter, references in wiki markup, the bands of MinHash, and a text to write."""
 
 import re
 from functools import cache
@@ -22,14 +22,14 @@ def _repetition(text: str) -> float:
 
 # Exercise 1.4: characters of a text.
 LENGTH = 100
-OWN = (
+REMOVED_TEXT = (
     "昭和二年四月三日、東京市役所ハ市電全路線ノ運賃改定ヲ発表シタ。新運賃ハ大人七銭、小人四銭デアル。\n"
     "市会議員数名ハ即日反対声明ヲ出シ、新聞各紙モ社説ヲ掲ゲテ再考ヲ求メタ。商店街組合代表ハ翌朝市長室ヲ訪問シ、嘆願書ヲ提出シタ。"
 )
 
 
 # Exercise 1.4: a good text that the filters remove
-def _check_own(answer: Any) -> str | None:
+def _check_removed_text(answer: Any) -> str | None:
     from course_lib.corpus.config import FilterConfig
     from course_lib.corpus.filters import first_failure
 
@@ -139,12 +139,12 @@ CHAPTER = Chapter(
     ),
     Exercise(
         f"find a good text of at least {LENGTH} characters that the filters remove",
-        _check_own,
+        _check_removed_text,
         (
             "Which of the nine measures can be high or low in prose? Think of old spelling or foreign names.",
             "Katakana in place of hiragana, as before 1946; or prices and dates in every sentence.",
         ),
-        OWN,
+        REMOVED_TEXT,
         "Filters judge by counting. Before 1946, official prose was written in kanji and katakana: little_hiragana.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercises for chapter 5: a router, a switch layer, the spout network, a loss, an experiment, a class of one's own.
+"""Exercises for chapter 5: a router, a switch layer, the spout network, a loss, an experiment, a new class.
 
 The learner's functions are compared with transformers and with the library, on random weights; trained models are
 measured here, so that no number has to be believed.
@@ -52,8 +52,8 @@ def _check_route(route: Any) -> str | None:
             served, gate, logits = (output[0] for output in peer(x[None]))
         results = route(x, weight, factor)
         if not isinstance(results, tuple | list) or len(results) != 3:
-            return tr("return three tensors: expert, gate and room.")
-        expert, its_gate, room = results
+            return tr("return three tensors: expert, gate and fits.")
+        expert, its_gate, fits = results
         chosen = logits.argmax(-1)
         expert_mistakes = ((logits.argmax(0), tr_noop("expert: choose over the experts, the last dimension")),)
         gate_mistakes = (
@@ -61,13 +61,13 @@ def _check_route(route: Any) -> str | None:
             (logits.softmax(0).gather(1, chosen[:, None])[:, 0],
              tr_noop("gate: the softmax runs over the tokens; it must run over the experts (-1)")),
             (gate[:, 0] * served.sum(-1),
-             tr_noop("gate: a token without room keeps its gate; only `room` says that it has none")),
+             tr_noop("gate: a token that does not fit keeps its gate; only `fits` says so")),
         )  # fmt: skip
         problem = compare(expert, chosen, expert_mistakes, PEER) or compare(its_gate, gate[:, 0], gate_mistakes, PEER)
         if problem:
             return problem
-        if not torch.equal(torch.as_tensor(room).bool(), served.sum(-1).bool()):
-            return tr("room is not right for {tokens} tokens and {experts} experts: {advice}.",
+        if not torch.equal(torch.as_tensor(fits).bool(), served.sum(-1).bool()):
+            return tr("fits is not right for {tokens} tokens and {experts} experts: {advice}.",
                       tokens=tokens, experts=experts, advice=tr(advice))  # fmt: skip
     return None
 
@@ -87,23 +87,23 @@ def _check_switch(switch: Any) -> str | None:
     x = torch.randn(30, 16)
     with torch.no_grad():
         gate, expert = layer.mlp.router(x).softmax(-1).max(-1)
-        room = within_capacity(expert[None], layer.mlp.config, training=True)[0].any(-1)
+        fits = within_capacity(expert[None], layer.mlp.config, training=True)[0].any(-1)
         experts, bypass, norm = list(layer.mlp.experts.values()), layer.soft_bypass_mlp, layer.norm
         output = torch.stack([experts[number](row) for number, row in zip(expert.tolist(), x, strict=True)])
         every, skip = gate[:, None] * output, bypass(x).tanh()
-        computed = every * room[:, None]
+        computed = every * fits[:, None]
         mistakes = (
             (x + norm(every + skip),
-             tr_noop("every token got an expert: a token without room must get 0 from the experts")),
-            (x + norm(output * room[:, None] + skip),
+             tr_noop("every token got an expert: a token that does not fit must get 0 from the experts")),
+            (x + norm(output * fits[:, None] + skip),
              tr_noop("the gate is missing: multiply the expert's output by it")),
             (x + norm(computed + bypass(x)), tr_noop("the bypass is missing, or its tanh")),
             (norm(computed + skip), tr_noop("add x after the norm: the layer adds to the stream what it computed")),
             (norm(x + computed + skip), tr_noop("the norm is for what is added, not for x")),
-            (x + norm(torch.where(room[:, None], every, skip)),
-             tr_noop("the bypass is for every token, also for those with room")),
+            (x + norm(torch.where(fits[:, None], every, skip)),
+             tr_noop("the bypass is for every token, also for those that fit")),
         )  # fmt: skip
-        result = switch(x.clone(), expert, gate, room, experts, bypass, norm)
+        result = switch(x.clone(), expert, gate, fits, experts, bypass, norm)
         return compare(result, layer(x[None])[0][0], mistakes, PEER)
 
 
@@ -177,23 +177,24 @@ def _check_batch_loss(batch_loss: Any) -> str | None:
     def outputs(spout: torch.Tensor | None) -> Any:
         return model(x, spout=spout, use_cache=False)
 
-    own, none = outputs(torch.eye(6)[batch["i"]]), outputs(None)
-    expected, learned = cross_entropy(own.logits, y)[0], y != NO_TARGET
-    each = torch.nn.functional.cross_entropy(own.logits.flatten(0, 1), y.clamp(min=0).flatten(), reduction="none")
+    with_class, without_class = outputs(torch.eye(6)[batch["i"]]), outputs(None)
+    expected, learned = cross_entropy(with_class.logits, y)[0], y != NO_TARGET
+    logits, targets = with_class.logits.flatten(0, 1), y.clamp(min=0).flatten()
+    each, balance_loss = torch.nn.functional.cross_entropy(logits, targets, reduction="none"), with_class.aux_loss
     result = batch_loss(model, batch)
     if not torch.is_tensor(result) or result.grad_fn is None:
         return tr("return a tensor from which gradients can flow: no .item(), no .detach().")
     mistakes = (
         (expected, tr_noop("the balance loss is missing: the model's output has it as aux_loss")),
-        (cross_entropy(none.logits, y)[0] + none.aux_loss,
+        (cross_entropy(without_class.logits, y)[0] + without_class.aux_loss,
          tr_noop("the model did not get the class: pass spout=…, a row of the identity matrix for each text")),
-        (cross_entropy(own.logits[:, :-1], y[:, 1:])[0] + own.aux_loss,
+        (cross_entropy(with_class.logits[:, :-1], y[:, 1:])[0] + balance_loss,
          tr_noop("y is shifted already: y[t] belongs to the logits at t")),
-        (each.mean() + own.aux_loss,
+        (each.mean() + balance_loss,
          tr_noop("positions whose y is -1 have no target: give cross_entropy ignore_index=-1")),
-        (each[learned.flatten()].sum() + own.aux_loss, tr_noop("take the mean over the targets, not the sum")),
+        (each[learned.flatten()].sum() + balance_loss, tr_noop("take the mean over the targets, not the sum")),
     )  # fmt: skip
-    return compare(result, expected + own.aux_loss, mistakes, PEER)
+    return compare(result, expected + balance_loss, mistakes, PEER)
 
 
 def obedience(writer: "GPTSanGenerator", number: int = TEXTS) -> float:
@@ -253,8 +254,13 @@ def _base() -> dict[str, Any]:
 
 def _changed(model: Any) -> set[str]:
     """Return the names of the base's tensors that a model does not hold as they were."""
-    held = model.state_dict()
-    return {name for name, weight in _base().items() if not held[name].cpu().equal(weight.to(held[name].dtype))}
+    weights = model.state_dict()
+    changed = set[str]()
+    for name, before in _base().items():
+        now = weights[name].cpu()
+        if not now.equal(before.to(now.dtype)):
+            changed.add(name)
+    return changed
 
 
 # Exercise 5.5: the spout network alone
@@ -284,16 +290,16 @@ def _read(writer: "GPTSanGenerator", texts: list[str]) -> Any:
     from course_lib.gptsan.measure import token_losses
     from course_lib.gptsan.samples import encoded
 
-    own, vectors = len(products.class_names()), torch.eye(writer.config.d_spout)
+    new_class, vectors = len(products.class_names()), torch.eye(writer.config.d_spout)
     context = Examples(products.CLASSES.path()).report["num_context"]
     writer.model.eval()
     # The first example of each text.
-    rows = [encoded([text], own, writer.encoding, context)[0] for text in texts]
-    return torch.stack([token_losses(writer.model, rows, vector).nanmean(1) for vector in vectors[: own + 1]])
+    rows = [encoded([text], new_class, writer.encoding, context)[0] for text in texts]
+    return torch.stack([token_losses(writer.model, rows, vector).nanmean(1) for vector in vectors[: new_class + 1]])
 
 
 # Exercise 5.6: a class of the learner's own
-def _check_own(answer: Any) -> str | None:
+def _check_new_class(answer: Any) -> str | None:
     """Read the last texts of the learner's list with each class in the spout vector."""
     writer, texts = answer
     if len(set(texts)) < 5 * HELD_OUT:
@@ -315,26 +321,26 @@ def _check_own(answer: Any) -> str | None:
 
 CHAPTER = Chapter(
     Exercise(
-        "write route(x, router, factor): the expert of each token, its gate, and whether the expert has room",
+        "write route(x, router, factor): the expert of each token, its gate, and whether the token fits",
         _check_route,
         (
             "Scores are x @ router.T, [tokens, experts]. Softmax over the experts; max(-1) gives gate and expert.",
             "A one-hot table of the choices, summed up along the tokens (cumsum(0)), numbers each expert's tokens.",
-            "room: the number of a token in the queue of its expert is at most max(4, int(tokens · factor / experts)).",
+            "fits: the number of a token in the queue of its expert is at most max(4, int(tokens · factor / experts)).",
         ),
         from_notebook("05_gptsan_extra_stage", "route_ours"),
         "The choice itself has no gradient. The gate has one, and through it the loss trains the router.",
     ),
     Exercise(
-        "write switch(x, expert, gate, room, experts, bypass, norm): the output of a switch layer",
+        "write switch(x, expert, gate, fits, experts, bypass, norm): the output of a switch layer",
         _check_switch,
         (
-            "For each expert: which tokens chose it and have room? It computes these rows of x only.",
+            "For each expert: which tokens chose it and fit? It computes these rows of x only.",
             "Start with zeros like x; computed[served] = gate[served, None] * network(x[served]).",
             "The end is x + norm(computed + bypass(x).tanh()).",
         ),
         from_notebook("05_gptsan_extra_stage", "switch_ours"),
-        "A token without room gets nothing from an expert; the bypass and the residual stream carry it on.",
+        "A token that does not fit gets nothing from an expert; the bypass and the residual stream carry it on.",
     ),
     Exercise(
         "write slots(spout, matrices, layers, heads): the key and the value of the spout slot in each layer",
@@ -370,7 +376,7 @@ CHAPTER = Chapter(
     ),
     Exercise(
         "give the model a class of your own: hand in (writer, texts), where the last texts were not trained on",
-        _check_own,
+        _check_new_class,
         (
             "Take texts that share what no old class names, and early: for example the weather reports of one town.",
             "Mix the old examples in, or the old classes are forgotten; 300 steps are enough.",

@@ -42,8 +42,8 @@ def mecabs(sentence: str) -> list[Any]:
     return [int(mecab.tagger('-F "" -U "" -E %pc').parse(sentence)), mecab.words(sentence)]
 
 
-def _one_path_per_place(words: Sequence[Any], link: Link) -> int:
-    """Return the cost if only one path is kept for all words that end at the same character."""
+def _one_path_per_position(words: Sequence[Any], link: Link) -> int:
+    """Return the cost if only one path is stored for all words that end at the same character."""
     best: dict[int, tuple[int, Any]] = {words[0].end: (0, words[0])}
     for word in words[1:]:
         total, before = best[word.start]
@@ -54,7 +54,7 @@ def _one_path_per_place(words: Sequence[Any], link: Link) -> int:
 
 
 def _cheapest_next_word(words: Sequence[Any], link: Link) -> int:
-    """Return the cost if the cheapest next word is taken at each place."""
+    """Return the cost if the cheapest next word is chosen at each position."""
     total, now = 0, words[0]
     while now is not words[-1]:
         after = [(link(now, word) + word.cost, at) for at, word in enumerate(words[1:], 1) if word.start == now.end]
@@ -80,7 +80,7 @@ def _check_cheapest(answer: Any) -> str | None:
         (lambda words, link: cost(free(words), link), tr_noop("you left out the words' own costs")),
         (lambda words, link: cost(words, lambda before, word: link(before, word) if word.text else 0),
          tr_noop("the connection to the end has a cost, too")),
-        (_one_path_per_place, tr_noop("keep the cheapest path of each word, not one for all words that end there")),
+        (_one_path_per_position, tr_noop("keep the cheapest path of each word, not one for all words that end there")),
         (_cheapest_next_word, tr_noop("you take the cheapest next word; a dear word may save more later")),
     )  # fmt: skip
     link = lattice.connection

@@ -28,9 +28,9 @@ def _behind(model: Any, rows: Any, ids: Any, first: int) -> Any:
 
     from course_lib.generation.prefix_cache import Shape, past
 
-    places = torch.arange(first, first + ids.shape[1], device=ids.device)[None]
+    position_ids = torch.arange(first, first + ids.shape[1], device=ids.device)[None]
     cached, _ = past([rows] * len(ids), Shape.of(model.config), rows.dtype, rows.device)
-    return model(ids, past_key_values=cached, position_ids=places).logits
+    return model(ids, past_key_values=cached, position_ids=position_ids).logits
 
 
 # Exercise 6.1: with_prefix

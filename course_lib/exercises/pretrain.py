@@ -211,7 +211,7 @@ def _check_early(answer: Any) -> str | None:
     for ranks, bucket in ((2, 1), (2, 8), (3, 8), (2, size)):
         group, random = Ranks(ranks), torch.Generator().manual_seed(ranks)
         parameters = [[torch.nn.Parameter(torch.ones(n)) for n in LENGTHS] for _ in range(ranks)]
-        senders = [answer(own, group.dist(rank), bucket) for rank, own in enumerate(parameters)]
+        senders = [answer(of_rank, group.dist(rank), bucket) for rank, of_rank in enumerate(parameters)]
         if not all(map(callable, senders)):
             return tr("early returns a function: reduce_scatter(gradient).")
         name = tr("with {ranks} ranks and a bucket of {bucket}", ranks=ranks, bucket=bucket)
@@ -220,7 +220,7 @@ def _check_early(answer: Any) -> str | None:
             group.sent.clear()
             group.run(partial(_backward, parameters, gradients))
             early = sum(group.sent)
-            if any(each.grad is not None for own in parameters for each in own):
+            if any(each.grad is not None for of_rank in parameters for each in of_rank):
                 return tr("a gradient stays after the backward pass: set parameter.grad to None when it is taken.")
             group.run(partial(_receive, senders, means))
             if bucket == 1 and early < size:
@@ -281,9 +281,10 @@ def _check_stage3(answer: Any) -> str | None:
         group.run(partial(_shard, answer, models, group, wanted, updates))
         name = tr("with {ranks} ranks", ranks=ranks)
         most = sum(-(-each.numel() // ranks) for each in whole.parameters())
-        if (held := sum(each.numel() for each in models[0].parameters())) > most:
+        numbers = sum(each.numel() for each in models[0].parameters())
+        if numbers > most:
             return tr("{name}, rank 0 still holds {held} numbers; its shards have {most}.",
-                      name=name, held=held, most=most)  # fmt: skip
+                      name=name, held=numbers, most=most)  # fmt: skip
         ids = torch.randint(7, (ranks, 4), generator=random)
         if _largest_gap(models, whole, ids[0], group) > 1e-5:
             return tr("{name}, the model computes something else than before: gather whole weights, in their shape.",
@@ -291,7 +292,7 @@ def _check_stage3(answer: Any) -> str | None:
         # In the second step the gradient is shorter than the limit of 1, so it stays as it is.
         for number, scale in enumerate((30.0, 0.05, 30.0), 1):
             ids = torch.randint(7, (ranks, 4), generator=random)
-            (sum(whole(own).square().mean() for own in ids) * scale / ranks).backward()
+            (sum(whole(of_rank).square().mean() for of_rank in ids) * scale / ranks).backward()
             torch.nn.utils.clip_grad_norm_(whole.parameters(), 1.0)
             peer.step()
             peer.zero_grad()

@@ -1,4 +1,4 @@
-"""Exercises for chapter 3: a step of BPE, its encoding, Unigram's pruning, the alphabet, texts of one's own, BPE."""
+"""Exercises for chapter 3: a step of BPE, its encoding, Unigram's pruning, the alphabet, texts to find, BPE."""
 
 import json
 from collections import Counter

@@ -42,7 +42,7 @@ class Blank:
     """A class with a method to write."""
 
     def __init__(self) -> None:
-        self.held = 4
+        self.number = 4
 
     @torch.no_grad()
     def step(self) -> None:

@@ -37,8 +37,8 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
     3: [((64, 1), "more rows"), ((16, 4), "fewer rows"), ((64, 3), "more than 64")],
     4: [
         ("短い。", "at least"),
-        (corpus.OWN + "終", "end in"),
-        (corpus.OWN + corpus.OWN, "twice"),
+        (corpus.REMOVED_TEXT + "終", "end in"),
+        (corpus.REMOVED_TEXT + corpus.REMOVED_TEXT, "twice"),
         (
             "朝の市場では、魚を並べる人の声が通りの向こうまで届いていた。"
             + "私はその声を聞きながら、昨日の雨でぬれた石畳をゆっくりと歩き、"

@@ -47,7 +47,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (changed("route_ours", ("max(4", "max(1")), "no capacity is below 4"),
     ],
     2: [
-        (changed("switch_ours", (" & room", "")), "a token without room must get 0"),
+        (changed("switch_ours", (" & fits", "")), "a token that does not fit must get 0"),
         (changed("switch_ours", ("gate[served, None] * ", "")), "the gate is missing"),
         (changed("switch_ours", (".tanh()", "")), "or its tanh"),
         (changed("switch_ours", ("x + norm", "norm")), "add x after the norm"),

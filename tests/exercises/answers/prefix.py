@@ -42,9 +42,9 @@ def without_effect(layer: nn.Linear, inputs: int, outputs: int, rank: int) -> li
     return [nn.Parameter(torch.randn(rank, inputs)), nn.Parameter(torch.zeros(outputs, rank))]
 
 
-def layout(own: int, tokens: int, widest: int, longest: int) -> tuple[list[int], list[int]]:
-    mask = [int(at >= widest - own) for at in range(widest)] + [int(at >= longest - tokens) for at in range(longest)]
-    return mask, list(range(own, own + tokens))
+def layout(length: int, tokens: int, widest: int, longest: int) -> tuple[list[int], list[int]]:
+    mask = [int(at >= widest - length) for at in range(widest)] + [int(at >= longest - tokens) for at in range(longest)]
+    return mask, list(range(length, length + tokens))
 
 
 # length → for each held-out pair, the share of seeds that are right: 50 choose the best length, 50 judge

@@ -52,21 +52,21 @@ def early(parameters: Any, dist: Any, bucket: int, **wrong: Any) -> Any:
 
     def send() -> None:
         for owner in range(ranks):
-            own = [(place - owner * size, value) for place, value in complete if place // size == owner]
-            if own:
-                values = torch.tensor([value for _, value in own])
+            of_owner = [(at - owner * size, value) for at, value in complete if at // size == owner]
+            if of_owner:
+                values = torch.tensor([value for _, value in of_owner])
                 work = dist.reduce(values, owner, async_op=True)
-                flying.append((work, owner, values, torch.tensor([place for place, _ in own])))
+                flying.append((work, owner, values, torch.tensor([index for index, _ in of_owner])))
         complete.clear()
 
     def reduce_scatter(gradient: Any) -> Any:
         send()
-        for work, owner, values, places in flying:
+        for work, owner, values, indices in flying:
             if "hasty" not in wrong:
                 work.wait()
             if owner == rank:
-                before = mean[places] if "adds" in wrong else 0.0
-                mean[places] = before + (values if "sum" in wrong else values / ranks)
+                before = mean[indices] if "adds" in wrong else 0.0
+                mean[indices] = before + (values if "sum" in wrong else values / ranks)
         flying.clear()
         return mean
 
