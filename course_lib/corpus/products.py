@@ -26,7 +26,7 @@ from course_lib.workspace.products import Product
 
 # Modules that write the documents of the small world.
 GENRES = ("tale", "weather", "recipe", "match", "day")
-GENERATOR = tuple(f"world/{name}.py" for name in ("genre", "genres", "words", *GENRES))
+GENERATOR = tuple(f"world/{name}.py" for name in ("genre", "genres", *GENRES))
 # File name inside each product.
 DOCUMENTS = "documents.jsonl"
 

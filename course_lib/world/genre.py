@@ -1,4 +1,6 @@
-"""What a genre is, and how one of its documents is drawn: facts first, then a wording for each sentence."""
+"""What a genre is, how one of its documents is drawn (facts first, then a wording for each sentence), and names of
+people and cities that several genres use.
+"""
 
 import math
 import random
@@ -14,6 +16,12 @@ Rules = Mapping[str, Callable[..., bool]]
 T = TypeVar("T")
 # Draws that show all values and orders of a genre; the rarest order (snow and gusts) has a probability of 0.07 %.
 DRAWS = 10_000
+PEOPLE = (
+    *("健太", "美咲", "翔太", "陽菜", "大輔", "葵"),
+    *("直樹", "さくら", "拓也", "結衣", "悠斗", "千尋"),
+)
+# Cities with about the same temperatures.
+CITIES = ("東京", "横浜", "名古屋", "京都", "大阪", "神戸", "広島", "福岡")
 
 
 class Draw:
