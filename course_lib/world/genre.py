@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 Value = str | int
 Facts = dict[str, Value]
@@ -54,6 +54,13 @@ def wordings(text: str) -> dict[str, list[str]]:
     return found
 
 
+class Known(NamedTuple):
+    """What a genre's documents can have: all values of each fact, and all orders of the kinds of their sentences."""
+
+    values: dict[str, list[Value]]
+    orders: set[tuple[str, ...]]
+
+
 @dataclass(frozen=True, eq=False)
 class Genre:
     """A kind of text.
@@ -69,8 +76,8 @@ class Genre:
     rules: Rules
 
     @cached_property
-    def known(self) -> tuple[dict[str, list[Value]], set[tuple[str, ...]]]:
-        """All values of each fact, and all orders that the kinds of sentences can have."""
+    def known(self) -> Known:
+        """The values and orders that occur in DRAWS documents."""
         draw, orders = Draw(random.Random(0)), set[tuple[str, ...]]()
         values = defaultdict[str, set[Value]](set)
         for _ in range(DRAWS):
@@ -78,7 +85,7 @@ class Genre:
             orders.add((*kinds,))
             for name, value in facts.items():
                 values[name].add(value)
-        return {name: sorted(several, key=str) for name, several in values.items()}, orders
+        return Known({name: sorted(several, key=str) for name, several in values.items()}, orders)
 
 
 @dataclass(frozen=True)

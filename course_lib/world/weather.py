@@ -59,7 +59,7 @@ ADVICE = {"umbrella", "slippery", "folding", "bright", "dull"}
 
 
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
-    """Draw place, season, temperatures, sky and wind."""
+    """Draw area, season, temperatures, sky and wind."""
     area, season = draw.one(CITIES), draw.one(SEASONS)
     maxima, less = SEASONS[season]
     high = draw.one(maxima)
