@@ -95,7 +95,9 @@ def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: i
     filled = counts > 0
     middles = np.bincount(group, pairs, minlength=20) / np.maximum(counts, 1)
     measured = tr("measured on {number:,} pairs", number=len(pairs))
-    axis.errorbar(middles[filled], shares[filled], errors[filled], fmt="o", color=COLOURS[1], markersize=4, label=measured)
+    axis.errorbar(
+        middles[filled], shares[filled], errors[filled], fmt="o", color=COLOURS[1], markersize=4, label=measured
+    )
     axis.axvline(limit, color="black", linestyle="--", linewidth=1, label=tr("repeats from {limit}", limit=limit))
     axis.set(xlabel=tr("Jaccard similarity of the pair"), ylabel=tr("share of pairs compared"), xlim=(0, 1))
     # Between the curves, so that it covers none of them.

@@ -105,8 +105,8 @@ def _glued(before: str, content: str, after: str) -> bool:
 def _is_exponent(before: str, content: str, italic: bool) -> bool:
     """Return whether a superscript behind a digit, a letter or ")" is an exponent.
 
-    Others are signs of notes, such as 1), ordinals (1st, XXe) and abbreviations (TM, Mlle). Variables are italic, or single
-    letters.
+    Others are signs of notes, such as 1), ordinals (1st, XXe) and abbreviations (TM, Mlle). Variables are italic, or
+    single letters.
     """
     if not EXPRESSION.fullmatch(content) or content.count("(") != content.count(")"):
         return False

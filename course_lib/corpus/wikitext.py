@@ -40,7 +40,8 @@ DEEPEST = 20
 # Levels of nested empty brackets that are removed.
 LAYERS = 10
 # Unicode reserves the noncharacters U+FDD0 to U+FDEF for internal uses such as these two
-# (https://www.unicode.org/faq/private_use.html). If the text itself has one of them, another one stands for it meanwhile.
+# (https://www.unicode.org/faq/private_use.html). If the text itself has one of the two, a third one stands for it
+# meanwhile.
 NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 # GAP stands where words were removed, PARAMETERS_END behind a template whose parameters fill several lines.
 GAP, PARAMETERS_END = NONCHARACTERS[:2]

@@ -63,8 +63,10 @@ class GeneratingModel(ScoringModel, Protocol):
     """A scoring model that also continues texts."""
 
     def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
-        """Return a continuation of at most `tokens` tokens for each raw prompt, which is shortened from its beginning
-        if the two together are too long for the model. Temperature 0 takes the most probable token each time; otherwise, tokens are sampled.
+        """Return a continuation of at most `tokens` tokens for each raw prompt.
+
+        A prompt is shortened from its beginning if both together are longer than `max_length`. Temperature 0 takes the
+        most probable token each time; otherwise, tokens are sampled.
         """
 
 

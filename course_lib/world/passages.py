@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class _State:
-    """Passages that end at the same positions: the longest has `length` sentences, the next shorter ones are `link`'s."""
+    """Passages that end at the same positions: the longest has `length` sentences; `link` has the next shorter ones."""
 
     length: int
     link: int = -1
