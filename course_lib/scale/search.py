@@ -27,8 +27,8 @@ def ranges(store: Store, column: str) -> list[str]:
 def read_range(store: Store, column: str, part: str, mask_stage: str = "") -> tuple[Hashes, Positions]:
     """Return the hashes in a range in ascending order, and their keys, which ascend for equal hashes.
 
-    A key is shard << 32 | position in the shard. The files of the stage `mask_stage` have a byte 0 for each hash that is
-    left out.
+    A key is shard << 32 | position in the shard. The files of the stage `mask_stage` have a byte 0 for each hash that
+    is left out.
     """
     number, parts = (int(word) for word in part.split("-of-"))
     low, high = ((step << 64) // parts for step in (number, number + 1))
