@@ -27,7 +27,7 @@ class Uniform:
 
 
 class Recorder(Uniform):
-    """A token's log probability is −(its place in the text): any token missed or scored twice changes the sum."""
+    """A token's log probability is −(its position in the text): any token missed or scored twice changes the sum."""
 
     def __init__(self, max_length: int | None = None) -> None:
         super().__init__(2, max_length)
