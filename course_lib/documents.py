@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 BATCH = 1 << 20
 # A plain-text document longer than this [batches] is split into several documents.
 LONGEST = 4
-# Size of a sample of a file [bytes], and from how many places of the file it is taken.
+# Size of a sample of a file [bytes], and the number of positions in the file at which its parts begin.
 SAMPLE = 1 << 20
-PLACES = 64
+SAMPLE_PARTS = 64
 # A line longer than this [bytes] is an error, because its words and ids use up to 100 times as much memory.
 LONGEST_LINE = 16 << 20
 KANA = re.compile("[ぁ-んァ-ヶ]")
@@ -107,9 +107,10 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[LineBatch]:
     """
     plain = inner_suffix(path) == ".txt"
     lines = list[bytes]()
-    first, count, held = 1, 0, 0
+    # Number of the first line in the batch, number of lines read, and size of the batch [bytes].
+    first, count, batch_size = 1, 0, 0
     # Number of lone surrogates, and the line of the first one.
-    replaced, at = 0, 0
+    replaced, first_replaced = 0, 0
     with open_binary(path) as file:
         reader = lines_of_text(file) if plain else file
         while line := reader.readline(LONGEST_LINE + 1):
@@ -118,18 +119,19 @@ def read_batches(path: Path, size: int = BATCH) -> Iterator[LineBatch]:
                 raise CourseError(f"{path}, line {count}: longer than {human_size(LONGEST_LINE)}")
             if not plain:
                 line, surrogates = without_lone_surrogates(line)
-                at = at or (count if surrogates else 0)
+                first_replaced = first_replaced or (count if surrogates else 0)
                 replaced += surrogates
             lines.append(line)
-            held += len(line)
-            if held >= size and (not plain or line.isspace() or held >= LONGEST * size):
-                yield LineBatch(path, first, lines, held)
-                lines, first, held = [], count + 1, 0
+            batch_size += len(line)
+            may_end = not plain or line.isspace() or batch_size >= LONGEST * size
+            if batch_size >= size and may_end:
+                yield LineBatch(path, first, lines, batch_size)
+                lines, first, batch_size = [], count + 1, 0
     if lines:
-        yield LineBatch(path, first, lines, held)
+        yield LineBatch(path, first, lines, batch_size)
     if replaced:
         message = "{path}: {number:,} lone surrogates replaced by U+FFFD, the first one in line {line}"
-        notify(tr(message, path=path, number=replaced, line=at))
+        notify(tr(message, path=path, number=replaced, line=first_replaced))
 
 
 def without_lone_surrogates(line: bytes) -> tuple[bytes, int]:
@@ -150,21 +152,23 @@ def read_texts(path: Path) -> Iterator[str]:
 
 
 def sample_texts(path: Path, size: int = SAMPLE) -> list[str]:
-    """Return about `size` bytes of the documents in an uncompressed JSONL file, from evenly spaced places of it."""
+    """Return about `size` bytes of the documents in an uncompressed JSONL file, from evenly spaced positions in it."""
     whole = path.stat().st_size
     if whole <= size:
         return list(read_texts(path))
-    lines, held = list[bytes](), 0
+    lines, read = list[bytes](), 0
     with open(path, "rb") as file:
-        for number in range(PLACES):
-            # After a long line, the file may be beyond the next place already.
-            if (place := whole * number // PLACES) > file.tell():
-                file.seek(place - 1)
+        for part in range(SAMPLE_PARTS):
+            position = whole * part // SAMPLE_PARTS
+            # After a long line, the file may be beyond the next position already.
+            if position > file.tell():
+                file.seek(position - 1)
+                # The rest of a line; nothing is lost if one begins at the position.
                 file.readline()
-            while held < size * (number + 1) // PLACES and (line := file.readline()):
+            while read < size * (part + 1) // SAMPLE_PARTS and (line := file.readline()):
                 lines.append(without_lone_surrogates(line)[0])
-                held += len(line)
-    return list(texts(LineBatch(path, 1, lines, held)))
+                read += len(line)
+    return list(texts(LineBatch(path, 1, lines, read)))
 
 
 def texts(batch: LineBatch) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Atomic writing of files and folders, and reading of compressed files.
 
 What is written has a hidden temporary name next to its target until it is complete, so that a killed run leaves the
-earlier file or folder unchanged. A folder then gets a mark that lists what is in it: whatever a user adds is not
+earlier file or folder unchanged. A folder then gets a marker file that lists what is in it: whatever a user adds is not
 listed, and is never removed.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # Bytes read, and decompressed, at a time.
 CHUNK = 1 << 20
-# Lists the files and folders that the course wrote into a folder.
+# The marker file: lists the files and folders that the course wrote into a folder.
 MARK = ".course-product.json"
 # What Python writes beside a module that it imports, such as a Triton repository's model.py.
 CACHED = re.compile(r"(.*/)?__pycache__/([^/]+\.pyc)?")
@@ -44,7 +44,7 @@ CACHED = re.compile(r"(.*/)?__pycache__/([^/]+\.pyc)?")
 UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 # renameat2(2): the current folder for relative paths, and the flag for exchanging two paths.
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
-# Bytes of a name that leave room for the parts of temporary names, also of a file in a folder of such a name.
+# Bytes of a name to which the parts of temporary names can be added, also of a file in a folder of such a name.
 LONGEST_STEM = 200
 # How messages call the types of JSON values.
 JSON_NAMES = {bool: "true or false", int: "a whole number", str: "a text", dict: "an object", list: "a list"}
@@ -69,32 +69,37 @@ def _streams(suffix: str, file: BinaryIO) -> Iterator[bytes]:
         with gzip.open(file) as members:
             yield from iter(partial(members.read1, CHUNK), b"")
         return
-    held, is_first = file.read(CHUNK), True
-    while held or is_first:
+    # Compressed bytes that are read, but not decompressed yet.
+    buffer, is_first = file.read(CHUNK), True
+    while buffer or is_first:
         if not is_first:
-            held = held.lstrip(b"\0" if suffix == ".xz" else b"")
-            if not held:
-                held = file.read(CHUNK)
+            buffer = buffer.lstrip(b"\0" if suffix == ".xz" else b"")
+            if not buffer:
+                buffer = file.read(CHUNK)
                 continue
-            held += file.read(len(MAGIC[suffix]))
-            if not held.startswith(MAGIC[suffix]):
-                at = file.tell() - len(held)
-                raise OSError(f"it ends at byte {at}, but the file goes on; remove what follows")
+            buffer += file.read(len(MAGIC[suffix]))
+            if not buffer.startswith(MAGIC[suffix]):
+                position = file.tell() - len(buffer)
+                raise OSError(f"it ends at byte {position}, but the file goes on; remove what follows")
         stream = bz2.BZ2Decompressor() if suffix == ".bz2" else lzma.LZMADecompressor(lzma.FORMAT_XZ)
         while not stream.eof:
-            if stream.needs_input and not (held := held or file.read(CHUNK)):
-                raise EOFError("the last stream does not end")
-            content, held = stream.decompress(held, CHUNK), b""
+            if stream.needs_input and not buffer:
+                buffer = file.read(CHUNK)
+                if not buffer:
+                    raise EOFError("the last stream does not end")
+            content, buffer = stream.decompress(buffer, CHUNK), b""
             if content:
                 yield content
-        held, is_first = stream.unused_data or file.read(CHUNK), False
+        buffer, is_first = stream.unused_data or file.read(CHUNK), False
 
 
 class _Decompressed(io.RawIOBase):
     """The content of a compressed file as a file. Damaged data is a CourseError, which names the file."""
 
     def __init__(self, suffix: str, file: BinaryIO) -> None:
-        self._suffix, self._file, self._chunks, self._held = suffix, file, _streams(suffix, file), b""
+        self._suffix, self._file, self._chunks = suffix, file, _streams(suffix, file)
+        # Content that is decompressed, but not read yet.
+        self._unread = b""
 
     def readable(self) -> bool:
         return True
@@ -106,7 +111,7 @@ class _Decompressed(io.RawIOBase):
     def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer).cast("B")
         try:
-            content = self._held or next(self._chunks, b"")
+            content = self._unread or next(self._chunks, b"")
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             # An error number means that the disk or the system failed, not that the content is bad.
             if isinstance(error, OSError) and error.errno:
@@ -114,7 +119,7 @@ class _Decompressed(io.RawIOBase):
             kind = f"{'truncated' if isinstance(error, EOFError) else 'broken'} {self._suffix[1:]} data"
             raise CourseError(f"{self._file.name}: {kind} near byte {self._file.tell()}: {error}") from None
         size = min(len(view), len(content))
-        view[:size], self._held = content[:size], content[size:]
+        view[:size], self._unread = content[:size], content[size:]
         return size
 
 
@@ -183,16 +188,16 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def _naming(path: Path, place: Path) -> Iterator[None]:
-    """Name `path` in errors from the block, which writes the temporary file of `place`.
+def _naming(path: Path, target: Path) -> Iterator[None]:
+    """Name `path` in errors from the block, which writes the temporary file of `target`: `path` without links.
 
-    A full disk that a library reports by an exception of its own becomes a CourseError.
+    A full disk that a library reports by its own exception becomes a CourseError.
     """
     try:
         yield
     except OSError as error:
         if isinstance(error.filename, str):
-            error.filename = re.sub(f"^.*{_temporary_names(place)}", lambda _: str(path), error.filename)
+            error.filename = re.sub(f"^.*{_temporary_names(target)}", lambda _: str(path), error.filename)
         # NumPy reports a short write without an error number.
         elif error.filename is None and (error.errno or "requested and" in str(error)):
             error.filename = str(path)
@@ -271,7 +276,7 @@ def _temporary_names(target: Path) -> str:
 
 
 @contextmanager
-def _held(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+def _locked_temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Yield a new temporary file or folder next to `target`, locked while the run lives, and remove it at the end."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
@@ -324,7 +329,7 @@ def _lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Return whether a running process holds the lock of a temporary file or folder."""
     try:
         with _lock(path):
@@ -336,7 +341,7 @@ def is_held(path: Path) -> bool:
 
 
 def _restore(old: Path, target: Path) -> None:
-    """Give a folder its name back, or remove it if its successor is in place; anything else there is not touched."""
+    """Give a folder its name back, or remove it if its successor has that name; anything else there is not touched."""
     if (target / MARK).is_file():
         _remove(old)
     else:
@@ -347,7 +352,7 @@ def _restore(old: Path, target: Path) -> None:
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
     """Yield an empty folder in the system's temporary folder, and remove it and those of killed runs."""
-    with _held(Path(tempfile.gettempdir(), name), PRIVATE) as folder:
+    with _locked_temporary(Path(tempfile.gettempdir(), name), PRIVATE) as folder:
         yield folder
 
 
@@ -368,11 +373,12 @@ def user_folder(name: str) -> Path:
 
 @contextmanager
 def work_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty hidden folder next to `target`, where a disk has room for it, and remove it at the end."""
+    """Yield an empty hidden folder next to `target`, on the disk that has space for it, and remove it at the end."""
     if target == STANDARD_OUTPUT:
         target = Path(tempfile.gettempdir(), "course")
     resolved = behind_links(target)
-    with _naming(target, resolved), _held(resolved.with_name(f"{_stem(resolved)}.work"), PRIVATE) as folder:
+    base = resolved.with_name(f"{_stem(resolved)}.work")
+    with _naming(target, resolved), _locked_temporary(base, PRIVATE) as folder:
         yield folder
 
 
@@ -400,7 +406,7 @@ def atomic_write(target: Path) -> Iterator[IO[bytes]]:
             # Nobody else may read the new content on its way either; only its owner has to write it.
             path.chmod(mode | stat.S_IWUSR)
 
-    with _naming(target, resolved), _held(resolved, create) as temporary:
+    with _naming(target, resolved), _locked_temporary(resolved, create) as temporary:
         with open(temporary, "wb") as file:
             yield file
             file.flush()
@@ -467,7 +473,7 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
     remove_leftovers(resolved)
     if not ours:
         require_product(resolved, target)
-    with _naming(target, resolved), _held(resolved, Path.mkdir) as temporary:
+    with _naming(target, resolved), _locked_temporary(resolved, Path.mkdir) as temporary:
         yield temporary
         (temporary / MARK).write_text(json.dumps({"files": sorted(_entries(temporary))}) + "\n", encoding="utf8")
         _sync_all(temporary)
@@ -497,7 +503,7 @@ def not_ours(folder: Path) -> Iterator[str]:
 
 
 def listed_in(folder: Path) -> set[str] | None:
-    """Return what the mark of a folder lists, or None if it has no mark, or one that is not the course's."""
+    """Return what the marker file of a folder lists, or None if it has none, or one that is not the course's."""
     content = unmarked.json_of(folder / MARK)
     listed = content.get("files")
     return set(map(str, listed)) if isinstance(listed, list) else None
@@ -522,21 +528,21 @@ def _paths(folder: Path) -> Iterator[Path]:
 def _take_over(old: Path, new: Path) -> None:
     """Take over what the user put into the folder of the earlier product, and permissions that the user chose.
 
-    Where a file of the user has the name of a new one, it gets a ~ behind its name. Without a mark it may as well be
-    the earlier product's, and is replaced.
+    Where a file of the user has the name of a new one, it gets a ~ behind its name. Without a marker file it may as
+    well be the earlier product's, and is replaced.
     """
-    marked = listed_in(old) is not None
+    has_marker = listed_in(old) is not None
     for name in not_ours(old):
-        kept = new / name
+        target = new / name
         if name.endswith("/"):
-            kept.mkdir(parents=True, exist_ok=True)
+            target.mkdir(parents=True, exist_ok=True)
             continue
-        if kept.exists() and not marked:
+        if target.exists() and not has_marker:
             continue
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        while kept.exists():
-            kept = kept.with_name(f"{kept.name}~")
-        _link_or_copy_itself(old / name, kept)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        while target.exists():
+            target = target.with_name(f"{target.name}~")
+        _link_or_copy_itself(old / name, target)
     for path in (new, *_paths(new)):
         before = old / path.relative_to(new)
         if before.exists() and not before.is_symlink() and _mode(before) != _mode(path):

@@ -84,7 +84,7 @@ def _starting_workers() -> Iterator[None]:
 
     Workers inherit the blocked signals: they leave Ctrl-C to the parent, and accept the others when they are ready.
     They do not run the caller's script, as they otherwise would to know its names: a script without a main guard would
-    start workers of its own.
+    start workers, too.
     """
     main = sys.modules["__main__"]
     hidden = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}

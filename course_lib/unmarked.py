@@ -1,4 +1,4 @@
-"""What earlier versions of the course wrote into product folders, without a mark that lists it (files.MARK).
+"""What earlier versions of the course wrote into product folders, without a marker file that lists it (files.MARK).
 
 Such a folder is known by one of four files, by what is in that file, and by the names of all others.
 """
@@ -53,14 +53,14 @@ KINDS: dict[str, tuple[set[str], str]] = {
 
 
 def files_of(folder: Path) -> Callable[[str], bool]:
-    """Return a function that says whether the course wrote a file of a folder without a mark, given its relative path.
+    """Return a function that says whether the course wrote a file of a folder without a marker file.
 
-    Paths of folders end with /.
+    It is given the file's relative path; those of folders end with /.
     """
     manifest = json_of(folder / "manifest.json")
     if manifest.keys() >= BUILT and isinstance(manifest["outputs"], dict):
         return _with_folders({"manifest.json", *manifest["outputs"]}).__contains__
-    patterns = [names for mark, (keys, names) in KINDS.items() if _is_ours(folder / mark, keys)]
+    patterns = [names for known_by, (keys, names) in KINDS.items() if _is_ours(folder / known_by, keys)]
     if OF_CARD in _text(folder / CARD):
         patterns = [*patterns, re.escape(CARD)] if patterns else []
     return lambda name: any(re.fullmatch(pattern, name) for pattern in patterns)

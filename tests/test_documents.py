@@ -178,7 +178,7 @@ def test_a_sample_holds_whole_documents_in_order_and_none_twice(
     numbers = [int(text.split()[0]) for text in sample]
     texts = list(documents.read_texts(path))
     assert sample == [texts[number] for number in numbers] and numbers == sorted(set(numbers))
-    # The last line of a place may be longer than what is missing; the next place takes less.
+    # The last line of a part may be longer than what is missing; the next part takes less.
     lines = path.read_bytes().splitlines(keepends=True)
-    taken = sum(len(lines[number]) for number in numbers)
-    assert taken < wanted + max(map(len, lines))
+    size = sum(len(lines[number]) for number in numbers)
+    assert size < wanted + max(map(len, lines))

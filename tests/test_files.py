@@ -178,32 +178,32 @@ with files.atomic_write(Path(sys.argv[1], "o.jsonl")), files.atomic_folder(Path(
 def test_the_next_run_removes_what_a_killed_one_left_but_nothing_of_a_running_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, temporary = tmp_path / "place", tmp_path / "temporary"
-    for folder in (place, temporary):
+    outputs, temporary = tmp_path / "outputs", tmp_path / "temporary"
+    for folder in (outputs, temporary):
         folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     for name in (".o.other.tmp", ".o.jsonl.tmp", ".o.jsonl.x.01234567.tmp", ".oxjsonl.01234567.tmp"):
-        (place / name).write_text("not of this run")
-    others = names(place)
+        (outputs / name).write_text("not of this run")
+    others = names(outputs)
 
     def run_over() -> None:
-        with files.atomic_write(place / "o.jsonl"), files.temporary_folder("course-test"):
+        with files.atomic_write(outputs / "o.jsonl"), files.temporary_folder("course-test"):
             pass
-        with files.atomic_folder(place / "o", ours=True):
+        with files.atomic_folder(outputs / "o", ours=True):
             pass
 
-    command = [sys.executable, "-c", KILLED, str(place)]
+    command = [sys.executable, "-c", KILLED, str(outputs)]
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(paths.REPOSITORY)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as running:
         assert running.stdout and running.stdout.readline() == b"begun\n"
-        left = names(place) - others
+        left = names(outputs) - others
         assert len(left) == 3 and sum(name.startswith("..o.") for name in left) == 1
         run_over()
-        assert names(place) - others == left | {"o.jsonl", "o"} and len(names(temporary)) == 1
+        assert names(outputs) - others == left | {"o.jsonl", "o"} and len(names(temporary)) == 1
         running.kill()
-    assert names(place) - others == left | {"o.jsonl", "o"}
+    assert names(outputs) - others == left | {"o.jsonl", "o"}
     run_over()
-    assert names(place) - others == {"o.jsonl", "o"} and names(temporary) == set()
+    assert names(outputs) - others == {"o.jsonl", "o"} and names(temporary) == set()
 
 
 # a full disk

@@ -61,10 +61,10 @@ def test_new_makes_a_profile_of_texts(capsys: pytest.CaptureFixture[str], monkey
     assert said.startswith("my-text/my-text.yaml: 3 documents, ") and "; 3 of them too short" in said
     monkeypatch.setenv("COURSE_PROFILE", "my-text/my-text.yaml")
     assert profiles.current_name() == "my-text"
-    found = products.own_files(SOURCES_SECTION.read())
+    found = products.user_files(SOURCES_SECTION.read())
     assert [path.name for path in found] == ["more.jsonl", "novel.txt"]
     Path("my-text/texts/.hidden").write_text("x")
-    assert products.own_files(SOURCES_SECTION.read()) == found
+    assert products.user_files(SOURCES_SECTION.read()) == found
     # The models learn these texts, and their vocabularies are those of the tokenizers.
     assert not products.has_world()
     run_file = RECIPE_SECTION.read().config

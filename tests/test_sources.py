@@ -132,7 +132,7 @@ from course_lib.workspace.products import Product
 assert sources.LIBRARY == Path.cwd() / "course_lib"
 
 def edit():
-    with (sources.LIBRARY / "world/words.py").open("a") as file:
+    with (sources.LIBRARY / "world/genre.py").open("a") as file:
         file.write(os.environ["EDIT"])
 
 def build(folder, inputs, settings):
@@ -142,7 +142,7 @@ def build(folder, inputs, settings):
     (folder / "text").write_text("one")
     return {}
 
-product = Product("a/first", build, code=("world/words.py",))
+product = Product("a/first", build, code=("world/genre.py",))
 for word in sys.argv[1:]:
     if word == "before":
         edit()
@@ -178,7 +178,7 @@ def kernels(tmp_path: Path) -> Kernels:
 
 
 FRESH = "State(kind='fresh', reason='', outputs="
-EDITED = "State(kind='stale', reason='the code of world/words.py was edited during the build', outputs='')"
+EDITED = "State(kind='stale', reason='the code of world/genre.py was edited during the build', outputs='')"
 
 
 @pytest.mark.parametrize("when", ["before build", "build during"])
@@ -186,11 +186,11 @@ def test_what_a_kernel_built_whose_sources_were_edited_is_stale_for_others(kerne
     *said, state = kernels.run(f"{when} state")
     # In this process it is fresh, or each cell would build it again.
     assert state.startswith(FRESH)
-    warned = said[0].startswith("world/words.py was edited after this process loaded it; restart ")
+    warned = said[0].startswith("world/genre.py was edited after this process loaded it; restart ")
     assert warned == (when == "before build")
     assert kernels.run("state") == [EDITED]
     said = kernels.run("build state build")
-    assert said[0] == "building a/first (the code of world/words.py was edited during the build)"
+    assert said[0] == "building a/first (the code of world/genre.py was edited during the build)"
     assert len(said) == 3 and said[2].startswith(FRESH)
 
 

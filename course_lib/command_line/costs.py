@@ -10,7 +10,7 @@ import psutil
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.corpus.config import SOURCES_SECTION
-from course_lib.corpus.products import own_files
+from course_lib.corpus.products import user_files
 from course_lib.files import OPENERS
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.config import RECIPE_SECTION as GPTSAN_RECIPE
@@ -75,7 +75,7 @@ def stages() -> list[Stage]:
     if sources.wikipedia == "download":
         wikipedia = (JAWIKI_PART if sources.part else JAWIKI)[1]
     if sources.webtext == "files":
-        webtext = sum(path.stat().st_size * (PACKED if path.suffix in OPENERS else 1) for path in own_files(sources))
+        webtext = sum(path.stat().st_size * (PACKED if path.suffix in OPENERS else 1) for path in user_files(sources))
     text, loaded = wikipedia + webtext, sum(each["size"] or 0 for each in downloads())
     # seconds of a byte on all cores
     extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))

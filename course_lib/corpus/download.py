@@ -81,18 +81,18 @@ def download_address(url: str, target_folder: Path, settings: DownloadConfig = D
 
 def _complete(url: str, target: Path, settings: DownloadConfig, digest: str = "") -> Path:
     """Return the path of the complete file, which is downloaded unless it is there; `digest` is its SHA-1, if known."""
-    part = target.with_name(target.name + ".part")
+    unfinished = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0):
             earlier = target.exists() and not (digest and _flaw(target, target.suffix, digest))
             if not earlier:
-                _retried(url, lambda: _receive(url, part, settings), settings, part)
-                if flaw := _flaw(part, target.suffix, digest):
-                    part.unlink()
+                _retried(url, lambda: _receive(url, unfinished, settings), settings, unfinished)
+                if flaw := _flaw(unfinished, target.suffix, digest):
+                    unfinished.unlink()
                     raise CourseError(f"{url}: {flaw}; the download was removed, run the same command again")
-                os.replace(part, target)
-                _notes(part).unlink(missing_ok=True)
+                os.replace(unfinished, target)
+                _notes(unfinished).unlink(missing_ok=True)
     except Timeout:
         raise CourseError(tr("{target}: another process is downloading it", target=target)) from None
     except OSError as error:
@@ -116,12 +116,14 @@ def _text(url: str, settings: DownloadConfig) -> str:
     return "" if response.status_code == 404 else response.raise_for_status().text
 
 
-def _retried(url: str, attempt: Callable[[], Result], settings: DownloadConfig, part: Path | None = None) -> Result:
-    """Call `attempt` until it succeeds; after too many failures in a row without growth of `part`, raise CourseError.
+def _retried(
+    url: str, attempt: Callable[[], Result], settings: DownloadConfig, unfinished: Path | None = None
+) -> Result:
+    """Call `attempt` until it succeeds, and return its result. The wait doubles with each failure.
 
-    The wait doubles with each failure.
+    After too many failures in a row during which the file `unfinished` did not grow, raises CourseError.
     """
-    failures, best = 0, _size(part)
+    failures, largest = 0, _size(unfinished)
     while True:
         try:
             return attempt()
@@ -136,20 +138,22 @@ def _retried(url: str, attempt: Callable[[], Result], settings: DownloadConfig, 
             reason = tr("no answer within {timeout:g} s", timeout=settings.timeout)
         except httpx.RequestError as error:
             reason = tr("the server cannot be reached, or the connection broke ({error})", error=one_line(error))
-        failures, best = (1 if _size(part) > best else failures + 1), max(best, _size(part))
+        size = _size(unfinished)
+        failures = 1 if size > largest else failures + 1
+        largest = max(largest, size)
         if failures > settings.retries:
-            kept = tr("what arrived is kept in {part}; ", part=part) if part else ""
+            where = tr("what arrived is kept in {part}; ", part=unfinished) if unfinished else ""
             raise CourseError(
                 tr("{url}: {reason} ({failures} attempts in a row without progress); {kept}"
-                   "run the same command again to resume", url=url, reason=reason, failures=failures, kept=kept)
+                   "run the same command again to resume", url=url, reason=reason, failures=failures, kept=where)
             )  # fmt: skip
         time.sleep(min(settings.backoff * 2 ** (failures - 1), LONGEST_WAIT))
 
 
-def _receive(url: str, part: Path, settings: DownloadConfig) -> None:
-    """Send one request: continue `part` if it holds the server's version of the file, else begin anew."""
-    known = _version(part)
-    start = _size(part) if known.get("url") == url and known.get("validator") else 0
+def _receive(url: str, unfinished: Path, settings: DownloadConfig) -> None:
+    """Send one request: continue the file `unfinished` if it has the server's version of the file, else begin anew."""
+    known = _version(unfinished)
+    start = _size(unfinished) if known.get("url") == url and known.get("validator") else 0
     if start and start == known.get("size"):
         return
     headers = HEADERS | ({"Range": f"bytes={start}-", "If-Range": known["validator"]} if start else {})
@@ -160,9 +164,9 @@ def _receive(url: str, part: Path, settings: DownloadConfig) -> None:
             validator = etag if etag.startswith('"') else response.headers.get("Last-Modified", "")
             known, start = {"url": url, "validator": validator, "size": int(length) if length else None}, 0
             # In this order, old bytes are never recorded as the new version.
-            part.open("wb").close()
-            write_json(_notes(part), known)
-        with part.open("ab") as file, progress(known["size"], "B", part.stem, start) as bar:
+            unfinished.open("wb").close()
+            write_json(_notes(unfinished), known)
+        with unfinished.open("ab") as file, progress(known["size"], "B", unfinished.stem, start) as bar:
             # Each chunk is written on arrival, so that a broken connection loses no received bytes.
             for chunk in response.iter_raw():
                 file.write(chunk)
@@ -187,17 +191,19 @@ def _flaw(path: Path, suffix: str, digest: str) -> str:
     return ""
 
 
-def _version(part: Path) -> dict[str, Any]:
+def _version(unfinished: Path) -> dict[str, Any]:
     """Return what is noted about a partial download: its url, validator and size; {} if nothing or not readable."""
     try:
-        return read_json(_notes(part))
+        return read_json(_notes(unfinished))
     except CourseError:
         return {}
 
 
-def _notes(part: Path) -> Path:
-    return part.with_name(f"{part.name}.json")
+def _notes(unfinished: Path) -> Path:
+    """Return the path of the file that notes the version of a partial download."""
+    return unfinished.with_name(f"{unfinished.name}.json")
 
 
 def _size(path: Path | None) -> int:
+    """Return the size of a file [bytes]; 0 if there is none."""
     return path.stat().st_size if path and path.exists() else 0

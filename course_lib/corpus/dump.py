@@ -28,7 +28,7 @@ PAGE, PAGE_END = b"<page>", b"</page>"
 WHOLE_PAGE = re.compile(PAGE + b".*?" + PAGE_END, re.S)
 REVISION = re.compile(rb"<revision>.*?</revision>", re.S)
 TIMESTAMP = re.compile(rb"<timestamp>\s*(.*?)\s*</timestamp>")
-# The first <id> of a revision is its own.
+# The first <id> in a revision is that of the revision; another one is its contributor's.
 IDENTIFIER = re.compile(rb"<id>\s*([0-9]+)\s*</id>")
 HIDDEN_TEXT = re.compile(rb"<text\b[^<>]*\sdeleted=")
 
@@ -59,17 +59,18 @@ def decompress(piece: Piece, path: Path) -> bytes:
     """Return the XML bytes of a piece. Raises CourseError, with the position, if a stream is truncated or broken."""
     if not piece.compressed:
         return piece.content
-    done, left, at = bytearray(), piece.content, piece.offset
-    while left:
+    content, compressed, offset = bytearray(), piece.content, piece.offset
+    while compressed:
         stream = bz2.BZ2Decompressor()
         try:
-            done += stream.decompress(left)
+            content += stream.decompress(compressed)
         except OSError:
-            raise CourseError(f"{path}: broken bz2 data in the stream that starts at byte {at}") from None
+            raise CourseError(f"{path}: broken bz2 data in the stream that starts at byte {offset}") from None
         if not stream.eof:
-            raise CourseError(f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {at}")
-        at, left = at + len(left) - len(stream.unused_data), stream.unused_data
-    return bytes(done)
+            raise CourseError(f"{path}: truncated: the file ends inside the bz2 stream that starts at byte {offset}")
+        offset += len(compressed) - len(stream.unused_data)
+        compressed = stream.unused_data
+    return bytes(content)
 
 
 def split_pages(block: bytes) -> tuple[bytes, bytes, bytes]:
@@ -106,7 +107,7 @@ def newest_revisions(pages: bytes) -> bytes:
 def newest_revision(page: bytes) -> bytes:
     """Remove all whole revisions of a page, or of the beginning of one, but the newest.
 
-    The newest has the latest time, not the last place. A revision whose text is hidden (text/@deleted in
+    The newest has the latest time, and need not be the last one. A revision whose text is hidden (text/@deleted in
     https://www.mediawiki.org/xml/export-0.11.xsd) is used only if all are.
     """
     revisions = list(REVISION.finditer(page))

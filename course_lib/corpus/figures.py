@@ -29,10 +29,10 @@ LABELS = {
 }
 
 
-def markup_shares(counts: Mapping[str, int], kept: int) -> Any:
-    """Draw what the articles of a dump consist of: characters removed by kind (Report.counts), and kept."""
+def markup_shares(counts: Mapping[str, int], plain_text: int) -> Any:
+    """Draw what the articles of a dump consist of: characters removed by kind (CorpusReport.counts), and plain text."""
     kinds = {name.removeprefix("characters of "): number for name, number in counts.items()}
-    kinds = {PLAIN_TEXT: kept} | {LABELS.get(kind, kind): number for kind, number in kinds.items()}
+    kinds = {PLAIN_TEXT: plain_text} | {LABELS.get(kind, kind): number for kind, number in kinds.items()}
     names = sorted(kinds, key=lambda name: kinds[name])
     figure, axis = subplots()
     colors = [AFTER if name == PLAIN_TEXT else BEFORE for name in names]
@@ -92,10 +92,12 @@ def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: i
     counts = np.bincount(group, minlength=20)
     shares = np.bincount(group, shared, minlength=20) / np.maximum(counts, 1)
     errors = 2 * np.sqrt(shares * (1 - shares) / np.maximum(counts, 1))
-    kept = counts > 0
+    filled = counts > 0
     middles = np.bincount(group, pairs, minlength=20) / np.maximum(counts, 1)
     measured = tr("measured on {number:,} pairs", number=len(pairs))
-    axis.errorbar(middles[kept], shares[kept], errors[kept], fmt="o", color=COLOURS[1], markersize=4, label=measured)
+    axis.errorbar(
+        middles[filled], shares[filled], errors[filled], fmt="o", color=COLOURS[1], markersize=4, label=measured
+    )
     axis.axvline(limit, color="black", linestyle="--", linewidth=1, label=tr("repeats from {limit}", limit=limit))
     axis.set(xlabel=tr("Jaccard similarity of the pair"), ylabel=tr("share of pairs compared"), xlim=(0, 1))
     # Between the curves, so that it covers none of them.

@@ -161,16 +161,16 @@ FILTERS = (
 def measures(text: str) -> dict[str, float]:
     """Return the value that each filter measures for a text, by filter name."""
     document = _document(text)
-    return {test.name: test.measure(document) for test in FILTERS}
+    return {each.name: each.measure(document) for each in FILTERS}
 
 
 def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None:
     """Return the first filter that removes the text, and the measured value; None if the text is kept."""
     document = _document(text)
-    for test in FILTERS:
-        value = test.measure(document)
-        if test.removes(value, settings):
-            return test.name, value
+    for each in FILTERS:
+        value = each.measure(document)
+        if each.removes(value, settings):
+            return each.name, value
     if settings.quality and settings.min_quality is not None:
         value = load_quality(settings.quality).score(text)
         if value < settings.min_quality:

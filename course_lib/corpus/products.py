@@ -26,13 +26,13 @@ from course_lib.workspace.products import Product
 
 # Modules that write the documents of the small world.
 GENRES = ("tale", "weather", "recipe", "match", "day")
-GENERATOR = tuple(f"world/{name}.py" for name in ("genre", "genres", "words", *GENRES))
+GENERATOR = tuple(f"world/{name}.py" for name in ("genre", "genres", *GENRES))
 # File name inside each product.
 DOCUMENTS = "documents.jsonl"
 
 
-def own_files(sources: Sources) -> tuple[Path, ...]:
-    """Return the user's own text files, sorted within each pattern, without hidden files."""
+def user_files(sources: Sources) -> tuple[Path, ...]:
+    """Return the user's text files, sorted within each pattern, without hidden files."""
     found: list[Path] = []
     for pattern in sources.files:
         path = profiles.beside(pattern)
@@ -58,7 +58,7 @@ def require_text(path: Path) -> None:
 def _webtext_inputs() -> tuple[Path | Product, ...]:
     sources = SOURCES_SECTION.read()
     if sources.webtext == "files":
-        return own_files(sources)
+        return user_files(sources)
     return (CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz"),)
 
 
@@ -148,7 +148,7 @@ WIKIPEDIA = Product(
     inputs=lambda: (JAWIKI if SOURCES_SECTION.read().wikipedia == "download" else data("jawiki-sample.xml.bz2"),),
     code=("corpus",),
 )
-# The filtered and deduplicated web text, or the user's own texts.
+# The filtered and deduplicated web text, or the user's texts.
 WEBTEXT = Product(
     "corpus/webtext",
     build=_webtext,

@@ -21,11 +21,14 @@ from course_lib.corpus.dedup import folded, gram_hashes
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, require_file
 
+# Lengths of the n-grams [characters], and bits of their hashes: a classifier has 2 ** BITS weights.
 SIZES = (1, 2, 3)
 BITS = 16
 # Inverse weight of the L2 penalty. From 10 to 1000, the bundled web texts have nearly the same order.
 C = 100.0
+# Classifiers that score the texts that they were not trained on.
 FOLDS = 5
+# Buckets of the n-grams in a text, and their values, [n-grams] each.
 Features = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 
@@ -61,11 +64,12 @@ def train_quality(wanted: Sequence[str], unwanted: Sequence[str]) -> Quality:
     from scipy.sparse import csr_matrix
     from sklearn.linear_model import LogisticRegression
 
-    texts = [features(text) for text in (*wanted, *unwanted)]
-    buckets, values = (np.concatenate(part) for part in zip(*texts, strict=True))
+    # (buckets, values) of each text.
+    rows = [features(text) for text in (*wanted, *unwanted)]
+    buckets, values = (np.concatenate(part) for part in zip(*rows, strict=True))
     # The features of a text are those from one of these positions to the next one.
-    ends = np.cumsum([0, *(len(own) for own, _ in texts)])
-    matrix = csr_matrix((values, buckets, ends), shape=(len(texts), 2**BITS))
+    borders = np.cumsum([0, *(len(row[0]) for row in rows)])
+    matrix = csr_matrix((values, buckets, borders), shape=(len(rows), 2**BITS))
     labels = [1] * len(wanted) + [0] * len(unwanted)
     model = LogisticRegression(C=C, class_weight="balanced", max_iter=1000).fit(matrix, labels)
     return Quality(model.coef_[0].astype(np.float32), float(model.intercept_[0]))
@@ -75,7 +79,8 @@ def cross_fitted(wanted: Sequence[str], unwanted: Sequence[str]) -> list[float]:
     """Return the score of each unwanted text by a classifier that was trained without it."""
     scores = [0.0] * len(unwanted)
     for fold in range(min(FOLDS, len(unwanted))):
-        quality = train_quality(wanted, [text for at, text in enumerate(unwanted) if at % FOLDS != fold])
+        others = [text for index, text in enumerate(unwanted) if index % FOLDS != fold]
+        quality = train_quality(wanted, others)
         scores[fold::FOLDS] = map(quality.score, unwanted[fold::FOLDS])
     return scores
 

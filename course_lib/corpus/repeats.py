@@ -34,18 +34,18 @@ Flags = npt.NDArray[np.bool_]
 # Path of a column, and the lowest and highest value of a slice of it.
 Slice = tuple[Path, int, int]
 # Returns the signatures of documents, the lowest bytes of their MinHash values, by position, [positions, num_perm].
-Signatures = Callable[[Positions], npt.NDArray[np.uint8]]
+SignatureReader = Callable[[Positions], npt.NDArray[np.uint8]]
 
 
-def repeats(column: Path, kept: Path | None = None, workers: int = 1, label: str = tr_noop("repeats")) -> Flags:
+def repeats(column: Path, mask: Path | None = None, workers: int = 1, label: str = tr_noop("repeats")) -> Flags:
     """Return which hashes in a file occur at an earlier position, [positions].
 
-    A byte 0 in the file `kept` leaves a position out of the search.
+    A byte 0 in the file `mask` leaves a position out of the search.
     """
     flags = np.zeros(column.stat().st_size // 8, dtype=np.bool_)
     slices = list(_slices(column))
     with progress(len(slices), "slice", tr("searching {label}", label=tr(label))) as bar:
-        for positions in ordered_map(partial(_repeats_in, kept), slices, workers):
+        for positions in ordered_map(partial(_repeats_in, mask), slices, workers):
             flags[positions] = True
             bar.update()
     return flags
@@ -86,32 +86,32 @@ def _slices(column: Path) -> Iterator[Slice]:
         yield column, low, high - 1
 
 
-def _sorted(part: Slice, kept: Path | None = None) -> tuple[Hashes, Positions]:
+def _sorted(part: Slice, mask: Path | None = None) -> tuple[Hashes, Positions]:
     """Return the values in a slice in ascending order, and their positions; equal values are in corpus order."""
-    values, positions = in_range(*part, kept)
+    values, positions = in_range(*part, mask)
     order = np.argsort(values, kind="stable")
     return values[order], positions[order]
 
 
-def in_range(column: Path, low: int, high: int, kept: Path | None = None) -> tuple[Hashes, Positions]:
-    """Return the hashes from `low` to `high` in a file, and their positions, without those with a byte 0 in `kept`."""
+def in_range(column: Path, low: int, high: int, mask: Path | None = None) -> tuple[Hashes, Positions]:
+    """Return the hashes from `low` to `high` in a file, and their positions, without those with a byte 0 in `mask`."""
     values, positions = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int64)]
     # An empty file cannot be mapped.
     stored = np.memmap(column, dtype=np.uint64, mode="r") if column.stat().st_size else values[0]
-    mask = np.memmap(kept, dtype=np.bool_, mode="r") if kept and len(stored) else None
+    searched = np.memmap(mask, dtype=np.bool_, mode="r") if mask and len(stored) else None
     for start in range(0, len(stored), BLOCK):
         block = stored[start : start + BLOCK]
         inside = (block >= np.uint64(low)) & (block <= np.uint64(high))
-        if mask is not None:
-            inside &= mask[start : start + BLOCK]
-        at = np.flatnonzero(inside)
-        values.append(block[at])
-        positions.append(at + start)
+        if searched is not None:
+            inside &= searched[start : start + BLOCK]
+        found = np.flatnonzero(inside)
+        values.append(block[found])
+        positions.append(start + found)
     return np.concatenate(values), np.concatenate(positions)
 
 
-def _repeats_in(kept: Path | None, part: Slice) -> Positions:
-    return repeated(*_sorted(part, kept))
+def _repeats_in(mask: Path | None, part: Slice) -> Positions:
+    return repeated(*_sorted(part, mask))
 
 
 def repeated(values: Hashes, positions: Positions) -> Positions:
@@ -129,7 +129,9 @@ def _near_in(signatures: Path, shape: tuple[int, int], needed: float, part: Slic
     return near_repeated(values, positions, rows.__getitem__, needed)
 
 
-def near_repeated(values: Hashes, positions: Positions, rows: Signatures, needed: float) -> tuple[Positions, Positions]:
+def near_repeated(
+    values: Hashes, positions: Positions, signatures: SignatureReader, needed: float
+) -> tuple[Positions, Positions]:
     """Return the positions of near-duplicates among documents with equal values of a band, and the earliest for each.
 
     No position occurs twice in the first array.
@@ -137,30 +139,31 @@ def near_repeated(values: Hashes, positions: Positions, rows: Signatures, needed
     Args:
         values: hashes of one band in ascending order, [documents].
         positions: the documents' positions in the corpus, in ascending order for equal hashes, [documents].
-        rows: the documents' signatures, by position.
+        signatures: returns the documents' signatures, by position.
         needed: number of equal signature values from which on documents are near-duplicates.
     """
-    later: list[Positions] = [np.empty(0, dtype=np.int64)]
-    earlier = list(later)
-    first = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])) if len(values) else later[0]
-    # For each document: the index of the first one with its value, and its own rank among those.
+    none: Positions = np.empty(0, dtype=np.int64)
+    later, earlier = [none], [none]
+    # Indices of the first document with each value.
+    first = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])) if len(values) else none
+    # For each document: the index of the first one with its value, and the number of those before it.
     start = np.repeat(first, np.diff(first, append=len(values)))
     rank = np.minimum(np.arange(len(values)) - start, ANCHORS)
     left = np.flatnonzero(rank > 0)
     # Documents with as many earlier ones are compared together, each with the first, then with the second, and so on.
     left = left[np.argsort(rank[left].astype(np.uint16), kind="stable")]
-    for at in range(0, len(left), PAIRS):
-        block = left[at : at + PAIRS]
-        own = rows(positions[block])
+    for low in range(0, len(left), PAIRS):
+        block = left[low : low + PAIRS]
+        compared = signatures(positions[block])
         for anchor in range(ANCHORS):
-            others = positions[start[block] + anchor]
-            alike = _equal_values(own, rows(others)) >= needed
+            anchors = positions[start[block] + anchor]
+            alike = _equal_values(compared, signatures(anchors)) >= needed
             later.append(positions[block[alike]])
-            earlier.append(others[alike])
+            earlier.append(anchors[alike])
             again = np.flatnonzero(~alike & (rank[block] > anchor + 1))
             if not len(again):
                 break
-            block, own = block[again], own[again]
+            block, compared = block[again], compared[again]
     return np.concatenate(later), np.concatenate(earlier)
 
 

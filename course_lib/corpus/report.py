@@ -31,7 +31,7 @@ def characters(text: str) -> int:
 class Removed:
     """The documents (or lines) removed for one reason: how many, their characters, and the first few as examples."""
 
-    count: int = 0
+    count: int = 0  # documents (or lines)
     characters: int = 0
     examples: list[dict[str, str]] = field(default_factory=list)  # {"id", "text", "note"}
 
@@ -53,7 +53,7 @@ class CorpusReport:
     removed: dict[str, Removed] = field(default_factory=dict)  # whole documents by reason
     lines: dict[str, Removed] = field(default_factory=dict)  # single lines by reason
     counts: dict[str, int] = field(default_factory=dict)  # everything else
-    examples: int = 3  # examples kept for each reason
+    examples: int = 3  # most examples for each reason
 
     def enter(self, text: str) -> None:
         """Count one input document."""
@@ -107,21 +107,24 @@ class CorpusReport:
         most = sorted(self.removed.items(), key=lambda item: -item[1].count)[:3]
         because = ", ".join(f"{reason} {removed.count:,}" for reason, removed in most if removed.count)
         left = "" if self.documents_out else tr("no document left: ")
-        documents = _share(self.documents_out, self.documents_in)
-        characters = _share(self.characters_out, self.characters_in)
         message = tr_noop(
             "{name} {source}: {left}kept {documents_out:,} of {documents_in:,} documents ({documents}), "
             "{characters_out:,} of {characters_in:,} characters ({characters})"
         )
-        kept = tr(message, left=left, documents=documents, characters=characters, **vars(self)).lstrip()
+        shares = {
+            "documents": _share(self.documents_out, self.documents_in),
+            "characters": _share(self.characters_out, self.characters_in),
+        }
+        line = tr(message, left=left, **shares, **vars(self)).lstrip()
         if because:
-            kept += tr("; most frequent reasons for removal: {reasons}", reasons=because)
+            line += tr("; most frequent reasons for removal: {reasons}", reasons=because)
         if replaced := self.counts.get(REPLACED):
-            kept += tr("; {number:,} characters replaced by U+FFFD", number=replaced)
-        return kept
+            line += tr("; {number:,} characters replaced by U+FFFD", number=replaced)
+        return line
 
     def table(self) -> str:
         """Return the whole report as text in aligned columns."""
+        # Label → (limit, number of documents, number of characters).
         counts = {tr("in"): ("", self.documents_in, self.characters_in)}
         for reason in self._ordered(self.limits | self.removed):
             removed = self.removed.get(reason, Removed())
@@ -129,13 +132,13 @@ class CorpusReport:
         counts[tr("out")] = ("", self.documents_out, self.characters_out)
         share = tr("share")
         rows: list[tuple[str, ...]] = [("", "", tr("documents"), share, tr("characters"), share)]
-        for label, (limit, number, letters) in counts.items():
-            shares = _share(number, self.documents_in), _share(letters, self.characters_in)
-            rows.append((label, tr(limit), f"{number:,}", shares[0], f"{letters:,}", shares[1]))
+        for label, (limit, number, size) in counts.items():
+            shares = _share(number, self.documents_in), _share(size, self.characters_in)
+            rows.append((label, tr(limit), f"{number:,}", shares[0], f"{size:,}", shares[1]))
         for reason in self._ordered(self.lines):
-            taken = self.lines[reason]
-            size = f"{taken.characters:,}", _share(taken.characters, self.characters_in)
-            rows.append((tr("lines: {reason}", reason=reason), "", f"{taken.count:,}", "", *size))
+            removed = self.lines[reason]
+            columns = f"{removed.characters:,}", _share(removed.characters, self.characters_in)
+            rows.append((tr("lines: {reason}", reason=reason), "", f"{removed.count:,}", "", *columns))
         rows += [(tr(name), "", f"{number:,}", "", "", "") for name, number in self.counts.items()]
         return "\n".join(aligned(rows, right=range(2, 6)))
 
@@ -164,8 +167,10 @@ def load_report(target: Path) -> CorpusReport:
 
 def from_dict(plain: dict[str, Any]) -> CorpusReport:
     """Return the report that `CorpusReport.to_dict` turned into JSON values."""
-    taken = {name: {reason: Removed(**facts) for reason, facts in plain[name].items()} for name in ("removed", "lines")}
-    return CorpusReport(**plain | taken)
+    fields = dict(plain)
+    for name in ("removed", "lines"):
+        fields[name] = {reason: Removed(**values) for reason, values in plain[name].items()}
+    return CorpusReport(**fields)
 
 
 def write_report(report: CorpusReport, target: Path) -> Path:

@@ -20,7 +20,7 @@ HALF = re.compile(r"</?su[pb]\b[^<>]*>", re.I)
 DEEPEST = 20
 # Characters before a superscript that are examined.
 NEAR = 80
-# What is not seen: quotes and tags, and marks where words were removed, which are noncharacters.
+# What is not seen: quotes and tags, and noncharacters, which stand where words were removed (wikitext.GAP).
 UNSEEN = rf"''++|</?[A-Za-z][^<>]*>|[{APART}\ufdd0-\ufdef]"
 MARKUP = re.compile(UNSEEN)
 MARKUP_AT_END = re.compile(rf"(?:{UNSEEN})++$")
@@ -105,14 +105,14 @@ def _glued(before: str, content: str, after: str) -> bool:
 def _is_exponent(before: str, content: str, italic: bool) -> bool:
     """Return whether a superscript behind a digit, a letter or ")" is an exponent.
 
-    Others are note marks, such as 1), ordinals (1st, XXe) and abbreviations (TM, Mlle). Variables are italic, or single
-    letters.
+    Others are signs of notes, such as 1), ordinals (1st, XXe) and abbreviations (TM, Mlle). Variables are italic, or
+    single letters.
     """
     if not EXPRESSION.fullmatch(content) or content.count("(") != content.count(")"):
         return False
     word = _last_word(before)
     if bracketed := BRACKETED.fullmatch(content):
-        # f^(n) is a derivative, and (1) or (R) behind a word a mark.
+        # f^(n) is a derivative, and (1) or (R) behind a word is the sign of a note.
         return len(word) == 1 and not bracketed[1].isdecimal()
     if italic or not LETTERS.fullmatch(content):
         return True

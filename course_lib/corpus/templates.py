@@ -61,13 +61,14 @@ BUTTONS = {"発音", "発音例", "聞く", "音声", "ヘルプ", "listen", "he
 
 Positional = Sequence[str]
 Named = Mapping[str, str]
-Shown = Callable[[Positional, Named], str]
+# Returns the text of a template for its positional and its named arguments.
+Rule = Callable[[Positional, Named], str]
 
 
 def expand(content: str, title: str = "") -> str:
     """Return what `shown` does, with placeholders for signs that would divide the arguments of the template around it.
 
-    Marks stand at both ends of a fraction, so that 3{{sfrac|1|2}} does not become 31/2.
+    APART stands at both ends of a fraction, so that 3{{sfrac|1|2}} does not become 31/2.
     """
     text = yielded(shown(content, title))
     return f"{APART}{text}{APART}" if text and _RULES.get(_name(content)) is _fraction else text
@@ -108,7 +109,7 @@ def _name(content: str) -> str:
     return content.partition("|")[0].strip().replace("_", " ").lower()
 
 
-def _by_form(name: str) -> Shown | None:
+def _by_form(name: str) -> Rule | None:
     """Return the rule for a name with a code or fixed part ({{lang-en}}, {{en}}, {{いつ範囲}}); None for others."""
     if name.startswith("lang-"):
         return lambda positional, named: _labelled(name[5:7], _foreign(positional, named))
@@ -119,11 +120,13 @@ def _by_form(name: str) -> Shown | None:
     return None
 
 
-def _argument(index: int) -> Shown:
-    def take(positional: Positional, named: Named) -> str:
+def _argument(index: int) -> Rule:
+    """Return the rule that displays a label or, without one, the argument at an index."""
+
+    def choose(positional: Positional, named: Named) -> str:
         return named.get("label") or named.get("ja") or (positional[index] if len(positional) > index else "")
 
-    return take
+    return choose
 
 
 def _last(positional: Positional, _named: Named) -> str:
@@ -169,21 +172,22 @@ def _quantity(positional: Positional, _named: Named) -> str:
 
     {{convert|3776|m|ft}} → 3776 m, {{convert|10|to|20|km2}} → 10–20 km², {{convert|5|ft|10|in|m}} → 5 ft 10 in.
     """
-    shown, kind = "", "start"
+    # `kind` is that of the last part: start, number, range or unit.
+    text, kind = "", "start"
     for part, following in zip_longest(positional, positional[1:], fillvalue=""):
         before_number = bool(NUMBER.fullmatch(following))
         if part in RANGES and before_number:
-            shown, kind = shown + RANGES[part], "range"
+            text, kind = text + RANGES[part], "range"
         elif kind in ("start", "range"):
-            shown, kind = shown + _mixed(part), "number"
+            text, kind = text + _mixed(part), "number"
         elif kind == "number" and not NUMBER.fullmatch(part):
-            shown, kind = f"{shown} {_unit(part)}", "unit"
+            text, kind = f"{text} {_unit(part)}", "unit"
         # A number before a unit belongs to the quantity; any other one is the precision of the conversion.
         elif kind == "unit" and NUMBER.fullmatch(part) and following and not before_number:
-            shown, kind = f"{shown} {_mixed(part)}", "number"
+            text, kind = f"{text} {_mixed(part)}", "number"
         else:
             break
-    return shown.strip()
+    return text.strip()
 
 
 def _series(positional: Positional) -> tuple[str, Positional]:
@@ -237,21 +241,21 @@ def _power(positional: Positional, _named: Named) -> str:
     return _times_power(positional[0]) if positional else ""
 
 
-def _script(tag: str) -> Shown:
+def _script(tag: str) -> Rule:
     """Return a rule that leaves the argument to scripts.py, which also sees what stands before and behind it."""
     return lambda positional, _named: f"<{tag}>{positional[0]}</{tag}>" if positional else ""
 
 
 def _formula(positional: Positional, _named: Named) -> str:
     """Write a chemical formula: {{chem|H|2|O}} → H2O, {{chem|SO|4|2-}} → SO4²⁻, {{chem|14|6|C}} → ¹⁴₆C."""
-    shown = ""
+    text = ""
     for part in positional:
-        if re.fullmatch(r"[0-9]*[-+−–]", part) or (part.isdecimal() and not shown):
+        if re.fullmatch(r"[0-9]*[-+−–]", part) or (part.isdecimal() and not text):
             part = part.translate(RAISED)
-        elif part.isdecimal() and not shown[-1].isalpha() and shown[-1] not in ")]":
+        elif part.isdecimal() and not text[-1].isalpha() and text[-1] not in ")]":
             part = part.translate(LOWERED)
-        shown += part
-    return shown
+        text += part
+    return text
 
 
 def _interlanguage(positional: Positional, _named: Named) -> str:
@@ -273,7 +277,7 @@ def _flag(positional: Positional, _named: Named) -> str:
     return COUNTRIES.get(positional[0], positional[0]) if positional else ""
 
 
-def _joined(separator: str) -> Shown:
+def _joined(separator: str) -> Rule:
     return lambda positional, _named: separator.join(filter(None, positional))
 
 
@@ -292,8 +296,8 @@ def _year(positional: Positional, _named: Named) -> str:
     return f"{year}年" if year.isdecimal() else year
 
 
-def _cited(form: str) -> Shown:
-    """Return the rule for a citation that is part of a sentence; `form` has places for the authors and for the year.
+def _cited(form: str) -> Rule:
+    """Return the rule for a citation that is part of a sentence; `form` has {} for the authors and for the year.
 
     {{Harvtxt|Tarjan|1988|p=5}} → Tarjan (1988, p. 5); {{Harvnb|Aho|Ullman|1972}} → Aho & Ullman 1972.
     """
@@ -306,20 +310,20 @@ def _cited(form: str) -> Shown:
         names = " & ".join(filter(None, (", ".join(authors[:-1]), *authors[-1:])))
         page = named.get("p") or named.get("page")
         pages = named.get("pp") or named.get("pages")
-        place = f"p. {page}" if page else f"pp. {pages}" if pages else named.get("loc", "")
-        when = ", ".join(filter(None, (year, place)))
-        return form.format(names, when) if when else names
+        location = f"p. {page}" if page else f"pp. {pages}" if pages else named.get("loc", "")
+        year_and_location = ", ".join(filter(None, (year, location)))
+        return form.format(names, year_and_location) if year_and_location else names
 
     return cite
 
 
-def _money(sign: str) -> Shown:
+def _money(sign: str) -> Rule:
     return lambda positional, _named: f"{sign}{positional[0]}" if positional and positional[0] else ""
 
 
 # In templates.tsv: which argument is shown, or the kind → template names. `language` are those such as {{en|Grenada}}:
 # all ISO 639-1 codes, and the ISO 639-3 codes that have a template.
-_KINDS: dict[str, Shown] = {
+_KINDS: dict[str, Rule] = {
     "first": _argument(0),
     "second": _argument(1),
     "last": _last,
@@ -329,7 +333,7 @@ _KINDS: dict[str, Shown] = {
     "date": _date,
     "language": _foreign,
 }
-_RULES: dict[str, Shown] = (
+_RULES: dict[str, Rule] = (
     {name: _KINDS[kind] for kind, names in _table("templates.tsv").items() for name in names.split("|")}
     | {name: _money(sign) for name, sign in MONEY.items()}
     | {

@@ -26,7 +26,7 @@ class WebBatch:
     first: int  # running number of the first document
     documents: list[bytes]
     read: int  # bytes of the stored file read since the last batch
-    long_lines: int  # lines omitted because they are too long
+    too_long: int  # lines omitted because they are too long
     cut: int  # documents cut at the maximum length; the rest becomes the next document
 
 
@@ -39,20 +39,21 @@ def read_web(path: Path, max_line: int, max_document: int, first: int = 1, size:
     """
     documents: list[bytes] = []
     counts: Counter[str] = Counter()
-    held = position = 0
+    # Bytes in `documents`, and position in the stored file at the last batch.
+    batch_size = position = 0
     with open(require_file(path), "rb") as raw:
         stream = OPENERS[path.suffix](raw) if path.suffix in OPENERS else raw
         lines = _lines(lines_of_text(stream), max_line, counts)
         for document in chain(_documents(lines, max_document, counts), (None,)):
             if document is not None:
                 documents.append(document)
-                held += len(document)
-            if held >= size or (document is None and documents):
+                batch_size += len(document)
+            if batch_size >= size or (document is None and documents):
                 if not position:
                     _require_utf8(path, b"".join(documents))
-                yield WebBatch(first, documents, raw.tell() - position, counts["long lines"], counts["cut"])
+                yield WebBatch(first, documents, raw.tell() - position, counts["too long"], counts["cut"])
                 first, position = first + len(documents), raw.tell()
-                documents, held = [], 0
+                documents, batch_size = [], 0
                 counts.clear()
 
 
@@ -75,7 +76,7 @@ def _documents(lines: Iterable[bytes | None], max_document: int, counts: Counter
 
 
 def _lines(stream: Any, max_line: int, counts: Counter[str]) -> Iterator[bytes | None]:
-    """Yield the lines of a file; None for a line that is too long, which is never held in memory as a whole."""
+    """Yield the lines of a file; None for a line that is too long, which is never in memory as a whole."""
     start = BOM
     while line := stream.readline(max_line + 1):
         line, start = line.removeprefix(start), b""
@@ -84,7 +85,7 @@ def _lines(stream: Any, max_line: int, counts: Counter[str]) -> Iterator[bytes |
             continue
         while line and not line.endswith(b"\n"):
             line = stream.readline(CHUNK)
-        counts["long lines"] += 1
+        counts["too long"] += 1
         yield None
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -41,10 +40,11 @@ MASKED = {
     "mail": tr_noop("mail addresses masked"),
     "postal code": tr_noop("postal codes masked"),
 }
-# What becomes of a document; the number of another document means that it resembles that one.
-KEPT, DUPLICATE = -1, 0
-# A stored document that passed the filters, what becomes of it, and which of its long lines are repeats.
-Left = tuple[bytes, int, Flags]
+# Why a document is removed: not at all, or as an exact duplicate. Any other number is that of the document that it
+# resembles.
+UNIQUE, DUPLICATE = -1, 0
+# A stored document that passed the filters, why it is removed, and which of its long lines are repeats.
+FilteredDocument = tuple[bytes, int, Flags]
 # Documents from which repeats are removed at a time, about 1 MB.
 BATCH = 400
 # The files in the work folder with one value per document or long line, beside one for each band.
@@ -123,10 +123,10 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> Filtered:
         else:
             numbers.append(number)
             texts.append(text)
-    for _ in range(batch.long_lines):
+    for _ in range(batch.too_long):
         report.remove_line("too_long")
     report.count(tr_noop("documents cut in two"), batch.cut)
-    long = [[line for line in text.split("\n") if len(line) >= settings.dedup.line_chars] for text in texts]
+    long_lines = [[line for line in text.split("\n") if len(line) >= settings.dedup.line_chars] for text in texts]
     minhash = signatures(texts if settings.dedup.near_duplicates else [], settings.dedup)
     return Filtered(
         report,
@@ -136,8 +136,8 @@ def filter_batch(settings: WebtextConfig, batch: WebBatch) -> Filtered:
         ),
         numbers=np.array(numbers, dtype=np.int64),
         hashes=np.array([text_hash(text) for text in texts], dtype=np.uint64),
-        lines=np.array([text_hash(line) for lines in long for line in lines], dtype=np.uint64),
-        counts=np.array([len(lines) for lines in long], dtype=np.int64),
+        lines=np.array([text_hash(line) for lines in long_lines for line in lines], dtype=np.uint64),
+        counts=np.array([len(lines) for lines in long_lines], dtype=np.int64),
         signatures=minhash.astype(np.uint8),
         bands=band_hashes(minhash, settings.dedup.num_bands),
         read=batch.read,
@@ -165,7 +165,10 @@ def write_columns(
 
 
 def _bands(settings: WebtextConfig) -> list[str]:
-    return [f"band-{band:04}" for band in range(settings.dedup.num_bands * settings.dedup.near_duplicates)]
+    """Return the names of the files with a hash of each band; none if near-duplicates stay."""
+    if not settings.dedup.near_duplicates:
+        return []
+    return [f"band-{band:04}" for band in range(settings.dedup.num_bands)]
 
 
 def _write_without_repeats(
@@ -178,13 +181,14 @@ def _write_without_repeats(
     bands = [folder / name for name in _bands(settings)]
     earliest = near_repeats(bands, folder / "signatures", (len(numbers), num_perm), needed, workers)
     near = earliest >= 0
-    np.repeat(~(exact | near), counts).tofile(folder / "kept-lines")
-    line_repeats = repeats(folder / "lines", folder / "kept-lines", workers, tr_noop("repeated lines"))
-    reasons = np.full(len(numbers), KEPT)
+    # Lines of documents that are removed are not searched.
+    np.repeat(~(exact | near), counts).tofile(folder / "line-mask")
+    line_repeats = repeats(folder / "lines", folder / "line-mask", workers, tr_noop("repeated lines"))
+    reasons = np.full(len(numbers), UNIQUE)
     reasons[near] = numbers[earliest[near]]
     reasons[exact] = DUPLICATE
 
-    batches = read_left(folder / "documents", reasons, counts, line_repeats)
+    batches = read_filtered(folder / "documents", reasons, counts, line_repeats)
     with progress(len(numbers), "doc", "removing repeats") as bar:
         for part, written in ordered_map(partial(remove_repeats, settings), batches, workers):
             report.merge(part)
@@ -192,32 +196,37 @@ def _write_without_repeats(
             bar.update(part.documents_out + sum(removed.count for removed in part.removed.values()))
 
 
-def read_left(
+def read_filtered(
     path: Path, reasons: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], line_repeats: Flags
-) -> Iterator[list[Left]]:
+) -> Iterator[list[FilteredDocument]]:
     """Yield batches of the documents in a file, one a line; `counts` are the numbers of their long lines."""
-    ends = np.cumsum(counts)
+    batch: list[FilteredDocument] = []
+    # Position in `line_repeats` of the document's first long line.
+    first = 0
     with open(path, "rb") as file:
-        rows = (
-            (line, int(reasons[at]), line_repeats[ends[at] - counts[at] : ends[at]]) for at, line in enumerate(file)
-        )
-        while batch := list(islice(rows, BATCH)):
-            yield batch
+        for stored, reason, count in zip(file, reasons, counts, strict=True):
+            batch.append((stored, int(reason), line_repeats[first : first + count]))
+            first += int(count)
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
 
 
-def remove_repeats(settings: WebtextConfig, batch: list[Left]) -> tuple[CorpusReport, bytes]:
+def remove_repeats(settings: WebtextConfig, batch: list[FilteredDocument]) -> tuple[CorpusReport, bytes]:
     """Remove repeats from a batch in a worker; return the counts and the JSON lines that are left."""
-    report, left = CorpusReport(examples=settings.examples), []
+    report, lines = CorpusReport(examples=settings.examples), []
     for stored, reason, flags in batch:
         number, text = orjson.loads(stored)
         if reason == DUPLICATE:
             report.remove("duplicate", str(number), text)
-        elif reason != KEPT:
+        elif reason != UNIQUE:
             report.remove("near_duplicate", str(number), text, f"like {reason}")
         elif (rest := _without_lines(text, flags, number, report, settings)) is not None:
             report.keep(rest)
-            left.append(orjson.dumps({"id": str(number), "text": rest}, option=orjson.OPT_APPEND_NEWLINE))
-    return report, b"".join(left)
+            lines.append(orjson.dumps({"id": str(number), "text": rest}, option=orjson.OPT_APPEND_NEWLINE))
+    return report, b"".join(lines)
 
 
 def _without_lines(
@@ -226,13 +235,13 @@ def _without_lines(
     """Return a text without its repeated long lines; None if too little is left."""
     if not repeated.any():
         return text
-    kept, flags = [], iter(repeated.tolist())
+    lines, flags = [], iter(repeated.tolist())
     for line in text.split("\n"):
         if len(line) >= settings.dedup.line_chars and next(flags):
             report.remove_line("duplicate_line", str(number), line)
         else:
-            kept.append(line)
-    rest = "\n".join(kept)
+            lines.append(line)
+    rest = "\n".join(lines)
     if len("".join(rest.split())) < settings.filters.min_chars:
         report.remove("repeated_lines", str(number), rest, "too short without them")
         return None
@@ -242,14 +251,15 @@ def _without_lines(
 def _clean_lines(raw: bytes) -> tuple[list[str], int]:
     """Return the non-empty lines of a document without control characters, and the number of those not in UTF-8."""
     lines = [raw] if is_utf8(raw) else raw.split(b"\n")
-    good = list(filter(is_utf8, lines))
-    text = CONTROL.sub("", with_newlines(b"\n".join(good).decode()))
-    return list(filter(None, map(str.strip, text.split("\n")))), len(lines) - len(good)
+    decodable = list(filter(is_utf8, lines))
+    text = CONTROL.sub("", with_newlines(b"\n".join(decodable).decode()))
+    stripped = map(str.strip, text.split("\n"))
+    return list(filter(None, stripped)), len(lines) - len(decodable)
 
 
 def limits(settings: WebtextConfig) -> dict[str, str]:
     """Return the possible reasons for removing a document, each with its threshold as text, for the report."""
-    found = {test.name: test.limit(settings.filters) for test in FILTERS}
+    found = {each.name: each.limit(settings.filters) for each in FILTERS}
     if settings.filters.quality:
         found["quality"] = f"< {settings.filters.min_quality}"
     found["duplicate"] = tr_noop("same text")

@@ -94,17 +94,18 @@ def extract(
 
 
 def _parts(source: Path, settings: WikipediaConfig, workers: int) -> Iterator[_Extracted]:
-    """Yield what was extracted from a dump, with the pages between two pieces."""
-    work = partial(_extract_piece, source, settings)
+    """Yield what was extracted from each piece of a dump and, before it, the page that was cut in front of it."""
+    extract_piece = partial(_extract_piece, source, settings)
+    # The beginning of a page whose end is in a later piece.
     carry = b""
-    for piece in ordered_map(work, read_pieces(source), workers):
-        torn = work(Piece(carry + piece.head, compressed=False, offset=0, read=0))
-        carry = torn.head + torn.tail
-        yield torn
-        if piece.begins:
+    for extracted in ordered_map(extract_piece, read_pieces(source), workers):
+        joined = extract_piece(Piece(carry + extracted.head, compressed=False, offset=0, read=0))
+        carry = joined.head + joined.tail
+        yield joined
+        if extracted.begins:
             _require_whole(source, carry)
-        yield piece
-        carry = piece.tail if piece.begins else carry
+        yield extracted
+        carry = extracted.tail if extracted.begins else carry
         if len(carry) > LONGEST_PAGE:
             raise no_page(source, len(carry))
     _require_whole(source, carry)
@@ -116,7 +117,7 @@ def no_page(source: Path, size: int) -> CourseError:
 
 
 def _require_whole(source: Path, carry: bytes) -> None:
-    """Raise CourseError if `carry` holds the beginning of a page without its end."""
+    """Raise CourseError if `carry` has the beginning of a page without its end."""
     if PAGE in carry:
         raise CourseError(f"{source}: broken or truncated: the page {_title(carry)!r} has no </page>")
 
@@ -127,6 +128,7 @@ def _title(page: bytes) -> str:
 
 
 def _extract_piece(source: Path, settings: WikipediaConfig, piece: Piece) -> _Extracted:
+    """Extract the articles of the whole pages in a piece, in a worker."""
     block, report = decompress(piece, source), CorpusReport()
     head, pages, tail = split_pages(block)
     pages = newest_revisions(pages)
@@ -196,7 +198,7 @@ def _parser() -> Any:
 
 
 def _article(page: Any, settings: WikipediaConfig, namespaces: frozenset[str], report: CorpusReport) -> bytes:
-    """Return one page as a JSON line; b"" if it is not kept as an article. The report counts it in either case."""
+    """Return one page as a JSON line; b"" if it is no article. The report counts it in either case."""
     title, text = page.findtext("title") or "", page.findtext("revision/text") or ""
     identifier = page.findtext("id") or ""
     report.enter(text)
@@ -215,6 +217,7 @@ def _article(page: Any, settings: WikipediaConfig, namespaces: frozenset[str], r
 
 
 def _not_an_article(page: Any, title: str, text: str, settings: WikipediaConfig, namespaces: frozenset[str]) -> str:
+    """Return the reason why a page is no article; "" if it is one."""
     namespace = page.findtext("ns")
     if namespace is None:
         prefix, colon, _ = title.partition(":")

@@ -4,8 +4,8 @@ Links and templates are resolved from the innermost outward. Templates are not e
 is replaced by them (templates.py), and any other template is removed. Unbalanced markup affects only its own line,
 never the whole article. The running time is linear in the length of the article.
 
-A mark is left where words are removed. Only brackets and separators next to a mark are tidied, because all others were
-written by the author. The marks themselves are removed at the end and are not counted.
+A gap, a character that no text has (GAP), is left where words are removed. Only brackets and separators next to a gap
+are tidied, because all others were written by the author. The gaps are removed at the end and are not counted.
 """
 
 import re
@@ -39,11 +39,12 @@ FORMULA = "〈数式〉"
 DEEPEST = 20
 # Levels of nested empty brackets that are removed.
 LAYERS = 10
-# Unicode reserves the noncharacters U+FDD0 to U+FDEF for internal uses such as these marks
-# (https://www.unicode.org/faq/private_use.html). A mark that the text itself has is replaced by a free one meanwhile.
+# Unicode reserves the noncharacters U+FDD0 to U+FDEF for internal uses such as these two
+# (https://www.unicode.org/faq/private_use.html). If the text itself has one of the two, a third one stands for it
+# meanwhile.
 NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
-# Stands where words were removed, and behind a template whose parameters fill several lines.
-MARK, PARAMETERS_END = NONCHARACTERS[:2]
+# GAP stands where words were removed, PARAMETERS_END behind a template whose parameters fill several lines.
+GAP, PARAMETERS_END = NONCHARACTERS[:2]
 
 # Behind the name of a tag: attributes as in HTML, where some have no value
 # (https://html.spec.whatwg.org/multipage/indices.html). Stray signs between them are common mistakes.
@@ -51,8 +52,8 @@ ATTRIBUTE = (
     r"""(?:[A-Za-z_:][A-Za-z0-9_:.-]*+\s*+=\s*+(?:"[^"<>]*+"?|'[^'<>]*+'?|[^\s<>"']++)?"""
     r"|compact|inline|itemscope|noshade|nowrap|reversed)"
 )
-STRAY_SIGNS = rf"[\s/\\\"';,{MARK}]*+"
-ATTRIBUTES = rf"(?:[\s/{MARK}]{STRAY_SIGNS}(?:{ATTRIBUTE}{STRAY_SIGNS})*+)?+"
+STRAY_SIGNS = rf"[\s/\\\"';,{GAP}]*+"
+ATTRIBUTES = rf"(?:[\s/{GAP}]{STRAY_SIGNS}(?:{ATTRIBUTE}{STRAY_SIGNS})*+)?+"
 # Behind the name of a tag of an extension: any attributes, but no empty line.
 ANY_ATTRIBUTES = r"(?=[\s/>])[^<>\n]*+(?:\n(?![ \t]*+\n)[^<>\n]*+)*+"
 BLANK_LINE = re.compile(r"\n[ \t]*\n")
@@ -78,7 +79,7 @@ SELF_CLOSED_BLOCK = re.compile(rf"<(?:{BLOCKS}){ANY_ATTRIBUTES}(?<=/)>", re.I)
 READING = re.compile(
     rf"<(?:rtc?|rp){ATTRIBUTES}>(?:[^\n]|\n(?![ \t]*+\n))*?(?:</(?:rtc?|rp)\s*>|(?=<(?:rtc?|rp|rb|/ruby)\b))", re.I
 )
-# HTML elements that start on a line of their own.
+# HTML elements that start a new line.
 LINES = "div|p|blockquote|poem|center|tr|ul|ol|li|dl|dd|dt"
 BREAK = re.compile(rf"</?(?:br|hr|{LINES}){ATTRIBUTES}>", re.I)
 HEADING = re.compile(rf"<(h[1-6]){ATTRIBUTES}>", re.I)
@@ -88,16 +89,16 @@ BLOCK_ELEMENTS = frozenset([*LINES.split("|"), "table", "td", "th"])
 # Tags without an end tag.
 VOID = frozenset(("br", "hr", "wbr"))
 TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]*){ATTRIBUTES}>")
-# Marks next to the tags of superscripts and subscripts, which would part a number from its exponent.
+# Gaps next to the tags of superscripts and subscripts, which would part a number from its exponent.
 HAS_SCRIPT = re.compile("<[Ss][Uu][BbPp]")
-SCRIPT_EDGE = re.compile(rf"{MARK}+(?=</?[Ss][Uu][BbPp]\b)|(<[Ss][Uu][BbPp]>){MARK}+")
+SCRIPT_EDGE = re.compile(rf"{GAP}+(?=</?[Ss][Uu][BbPp]\b)|(<[Ss][Uu][BbPp]>){GAP}+")
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
 # A closing bracket without an opening one is not part of an address, nor is punctuation at its end; MediaWiki has
 # nearly the same rule (Parser::makeFreeExternalLink).
 URL = re.compile(r"(?:https?|ftp)://(?:[\w!-'*-;=?-Z^_`a-z|~%&]++|\([\w!-'*-;=?-Z^_`a-z|~%&]*+\)?+)++", re.A)
 BEHIND_URL = ",;.:!?"
 LINK = re.compile(r"\[\[([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]")
-# MediaWiki ignores spaces, underscores and marks of direction around the parts of a title.
+# MediaWiki ignores spaces, underscores and direction marks around the parts of a title.
 AROUND_TITLE = " _\t\n\u3000\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
 # [[…|]]: the part of the target before its first colon (Parser::pstPass2).
 PIPE_PREFIX = re.compile(r":?[ \w-]*:")
@@ -107,26 +108,26 @@ PARAMETER = re.compile(r"\{\{\{([^{}]*)\}\}\}")
 PARAMETER_LINE = re.compile(r"\|[\w \t・/（）()-]+=(?:[^|]*$|.*(?:\{\{|\[\[))")
 NEXT_PARAMETER = re.compile(rf"\n[ \t]*[|{BAR}][^|=\n]*=")
 # Start of a value that is not closed: it swallows the end of the template around it.
-VALUE_START = re.compile(rf"^[ \t{MARK}]*(?:(\|)[^|=\n]*=|\{{\{{)", re.M)
+VALUE_START = re.compile(rf"^[ \t{GAP}]*(?:(\|)[^|=\n]*=|\{{\{{)", re.M)
 # What is left of that template: its name, and the parameters before the value.
 BROKEN_TEMPLATE = re.compile(
-    rf"^[ \t{MARK}]*\{{\{{[^{{}}|\n]*\n(?=[ \t]*[|{PARAMETERS_END}])(?:[ \t]*\|(?![^\n]*\}}\}})[^\n]*\n)*", re.M
+    rf"^[ \t{GAP}]*\{{\{{[^{{}}|\n]*\n(?=[ \t]*[|{PARAMETERS_END}])(?:[ \t]*\|(?![^\n]*\}}\}})[^\n]*\n)*", re.M
 )
 # {| and |} count only at the start of a line, <table> anywhere. Pages without <table> use the first, faster pattern.
-WIKI_TABLE_EDGE = re.compile(rf"^[ :;*#\t{MARK}]*(\{{\|)|^[ \t{MARK}]*(\|\}})(?!\}})", re.M)
+WIKI_TABLE_EDGE = re.compile(rf"^[ :;*#\t{GAP}]*(\{{\|)|^[ \t{GAP}]*(\|\}})(?!\}})", re.M)
 TABLE_EDGE = re.compile(rf"{WIKI_TABLE_EDGE.pattern}|<(table){ATTRIBUTES}>|</table{ATTRIBUTES}>", re.M | re.I)
 ONLY_ATTRIBUTES = re.compile(rf"{STRAY_SIGNS}(?:{ATTRIBUTE}{STRAY_SIGNS})*+")
 # The cells of a table, up to an empty line that no other cell follows.
 CELLS = re.compile(
-    rf"(?:\n(?:[ \t{MARK}]*+\n)*+[ \t{MARK}]*+(?:[|!]|<[Tt][DdHh])[^\n]*+"
-    rf"(?:\n(?![ \t{MARK}]*+\n|{MARK}*==)[^\n]++)*+)++"
+    rf"(?:\n(?:[ \t{GAP}]*+\n)*+[ \t{GAP}]*+(?:[|!]|<[Tt][DdHh])[^\n]*+"
+    rf"(?:\n(?![ \t{GAP}]*+\n|{GAP}*==)[^\n]++)*+)++"
 )
 # Rows and the end of a table that a template begins; all lines that begin with | or ! are cells of it.
-ROW = re.compile(rf"^[ \t{MARK}]*\|-+[ \t{MARK}]*(?:[A-Za-z-]+[ \t]*=.*)?$", re.M)
-TABLE_END = re.compile(rf"^[ \t{MARK}]*\|\}}(?!\}})", re.M)
-CELL = re.compile(rf"^[ \t{MARK}]*[|!].*", re.M)
+ROW = re.compile(rf"^[ \t{GAP}]*\|-+[ \t{GAP}]*(?:[A-Za-z-]+[ \t]*=.*)?$", re.M)
+TABLE_END = re.compile(rf"^[ \t{GAP}]*\|\}}(?!\}})", re.M)
+CELL = re.compile(rf"^[ \t{GAP}]*[|!].*", re.M)
 HTML_TABLE = re.compile(r"</?table\b", re.I)
-NEXT_HEADING = re.compile(rf"^{MARK}*==", re.M)
+NEXT_HEADING = re.compile(rf"^{GAP}*==", re.M)
 MAGIC = re.compile(
     rf"__(?:(?i:{NAMES['switches in any case']})|{NAMES['switches']}|{NAMES['japanese switches']})__"
     rf"|＿＿(?:{NAMES['japanese switches']})＿＿"
@@ -135,27 +136,27 @@ QUOTES = re.compile(r"''+")
 # Quotes or a tag in front of a sign that would begin a list: there the sign is text. MediaWiki removes the tags of
 # inclusion before it looks for lists (https://www.mediawiki.org/wiki/Transclusion).
 FORMATTED_START = re.compile(
-    rf"^[*#:; {MARK}]*+(?:''++|<(?!noinclude|onlyinclude)[A-Za-z]++{ATTRIBUTES}>)++(?=[*#:;])", re.M
+    rf"^[*#:; {GAP}]*+(?:''++|<(?!noinclude|onlyinclude)[A-Za-z]++{ATTRIBUTES}>)++(?=[*#:;])", re.M
 )
 WORD = re.compile(r"\w")
 # What unbalanced markup leaves of a line, or removed words in the line before.
 ONLY_MARKUP = re.compile(r"[\s\[\]{}|!=、。，．,.-]*")
 BRACKET = re.compile(r"[（(]")
-# Signs behind a space are marks only if a space follows them, unlike those in `* :-)` and `* #define`.
-LIST_MARK = re.compile(r"[*#:;]++(?:[ 　]++[*#:;]++(?=[ 　]))*+[ 　]*+")
+# Signs behind a space are list markers only if a space follows them, unlike those in `* :-)` and `* #define`.
+LIST_MARKER = re.compile(r"[*#:;]++(?:[ 　]++[*#:;]++(?=[ 　]))*+[ 　]*+")
 # What can stand at the start of a line without a partner: a rule, the end of a template or of a table.
 LINE_START = re.compile(r"(?:-{4,}|\}{2,}|\|\})[ 　]*")
-# Traces of removed markup, all next to a mark: empty brackets, a separator next to a bracket, doubled commas.
-INSIDE_EMPTY = rf"[\s、，,;；:：・／/＝=]*+{MARK}[\s、，,;；:：・／/＝={MARK}]*+"
+# Traces of removed markup, all next to a gap: empty brackets, a separator next to a bracket, doubled commas.
+INSIDE_EMPTY = rf"[\s、，,;；:：・／/＝=]*+{GAP}[\s、，,;；:：・／/＝={GAP}]*+"
 EMPTY = re.compile(rf"[（(「『［<〈《【〔]{INSIDE_EMPTY}[）)」』］>〉》】〕]")
-OPENING = re.compile(rf"([（(])[\s、，,;；:：・／/]*+{MARK}[\s、，,;；:：・／/{MARK}]*+")
-# Separators that can stand next to a mark, and those of them that are left over in front of a closing bracket and at
+OPENING = re.compile(rf"([（(])[\s、，,;；:：・／/]*+{GAP}[\s、，,;；:：・／/{GAP}]*+")
+# Separators that can stand next to a gap, and those of them that are left over in front of a closing bracket and at
 # the start of a line.
 SEPARATORS = "、，。．,;；・／/ \t\u00a0\u3000"
 BEFORE_CLOSING = "、，,;；・／/ \t\n\u00a0\u3000"
 AT_LINE_START = "、。，． \t\u00a0\u3000"
 # A line of which no word is left.
-WORDLESS_LINE = re.compile(rf"^[^\w\n{MARK}]*+{MARK}[^\w\n]*+$", re.M)
+WORDLESS_LINE = re.compile(rf"^[^\w\n{GAP}]*+{GAP}[^\w\n]*+$", re.M)
 COMMAS = re.compile(r"[、，][、，\s]*(?=[、，。．])|(?<=[。．])[、，\s]+|(?<=(?<![。．])[。．])[。．](?![。．])")
 # Spaces inside round full-width brackets, line breaks inside any. A repeat count is bounded, so that a page full of
 # line breaks takes no longer than any other page.
@@ -179,15 +180,15 @@ def to_text(
     characters removed for each kind of markup is added to `removed`.
     """
     passes: tuple[tuple[str, Remover], ...] = (
-        ("comments", lambda t: COMMENT.sub(MARK, t) if "<!--" in t else t),
+        ("comments", lambda t: COMMENT.sub(GAP, t) if "<!--" in t else t),
         ("markup", _literals),
         ("formulas", lambda t: _contents(MATH, _formula, t)),
-        ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub(MARK, t))),
+        ("references", lambda t: _contents(REFERENCE, _nothing, SELF_CLOSED_REFERENCE.sub(GAP, t))),
         ("code", lambda t: _contents(CODE, _code, t)),
-        ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub(MARK, t))),
+        ("galleries", lambda t: _contents(BLOCK, _nothing, SELF_CLOSED_BLOCK.sub(GAP, t))),
         ("markup", lambda t: _drop_hidden(READING.sub("", t))),
         ("markup", lambda t: BREAK.sub(_break, t)),
-        ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or MARK, t)),
+        ("links", lambda t: EXTERNAL.sub(lambda m: m[1] or GAP, t)),
         ("links", lambda t: _resolve(LINK, _link, t)),
         ("templates", lambda t: _templates(t, title)),
         ("templates", restore_yielded),
@@ -200,18 +201,21 @@ def to_text(
         ("markup", _characters),
     )
     removed = Counter() if removed is None else removed
-    own_marks = [mark for mark in (MARK, PARAMETERS_END) if mark in wikitext]
-    free = [mark for mark in NONCHARACTERS[2:] if mark not in wikitext] if own_marks else []
+    in_text = [sign for sign in (GAP, PARAMETERS_END) if sign in wikitext]
+    unused = [sign for sign in NONCHARACTERS[2:] if sign not in wikitext] if in_text else []
+    stand_ins = list(zip(in_text, unused, strict=False))
     text, left = wikitext, characters(wikitext)
-    for mark, stand_in in zip(own_marks, free, strict=False):
-        text = text.replace(mark, stand_in)
+    for sign, stand_in in stand_ins:
+        text = text.replace(sign, stand_in)
     for reason, remove in passes:
         before, text = text, remove(text)
         if text is not before:
-            removed[reason] += left - (left := characters(text) - text.count(MARK))
+            remaining = characters(text) - text.count(GAP)
+            removed[reason] += left - remaining
+            left = remaining
     text = restore(_join_lines(_tidy(text), drop_sections))
-    for mark, stand_in in zip(own_marks, free, strict=False):
-        text = text.replace(stand_in, mark)
+    for sign, stand_in in stand_ins:
+        text = text.replace(stand_in, sign)
     removed["sections and layout"] += left - characters(text)
     return text
 
@@ -222,7 +226,7 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
     The running time is linear in the length of the text, because a missing closing tag is searched for only once per
     tag name.
     """
-    kept: list[str] = []
+    parts: list[str] = []
     unclosed: set[str] = set()
     position = 0
     for tag in opening.finditer(text):
@@ -233,9 +237,9 @@ def _contents(opening: re.Pattern[str], replace: Callable[[re.Match[str], str], 
         if closing is None:
             unclosed.add(name)
             continue
-        kept += (text[position : tag.start()], replace(tag, text[tag.end() : closing.start()]))
+        parts += (text[position : tag.start()], replace(tag, text[tag.end() : closing.start()]))
         position = closing.end()
-    return "".join(kept) + text[position:] if kept else text
+    return "".join(parts) + text[position:] if parts else text
 
 
 def _resolve(innermost: re.Pattern[str], replace: Callable[[str], str], text: str) -> str:
@@ -251,8 +255,8 @@ def _resolve(innermost: re.Pattern[str], replace: Callable[[str], str], text: st
 
 
 def _arguments(content: str) -> str:
-    """Remove the marks at both ends of each argument, so that they are no part of a name or a number."""
-    return "|".join(argument.strip(f" \t\n{MARK}") for argument in content.split("|"))
+    """Remove the gaps at both ends of each argument, so that they are no part of a name or a number."""
+    return "|".join(argument.strip(f" \t\n{GAP}") for argument in content.split("|"))
 
 
 def _templates(text: str, title: str) -> str:
@@ -260,10 +264,11 @@ def _templates(text: str, title: str) -> str:
 
     def words(content: str) -> str:
         end = PARAMETERS_END if "\n" in content and NEXT_PARAMETER.search(content) else ""
-        return (expand(_arguments(content) if MARK in content else content, title) or MARK) + end
+        displayed = expand(_arguments(content) if GAP in content else content, title)
+        return (displayed or GAP) + end
 
     if "{{{" in text:
-        text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or MARK, text)
+        text = _resolve(PARAMETER, lambda content: content.partition("|")[2] or GAP, text)
     text = _resolve(TEMPLATE, words, text)
     text = _drop_swallowing(text)
     text = BROKEN_TEMPLATE.sub("", text) if "{{" in text else text
@@ -273,13 +278,14 @@ def _templates(text: str, title: str) -> str:
 def _drop_swallowing(text: str) -> str:
     """Remove each value of a template that swallowed the end of the template; what follows that end stays."""
     *pieces, last = text.split(PARAMETERS_END)
-    kept: list[str] = []
+    parts: list[str] = []
     for piece in pieces:
-        # The last one in the paragraph; one behind the name of the template, only on the same line.
-        *_, value = None, *VALUE_START.finditer(piece, piece.rfind("\n\n") + 1)
-        swallowing = value and (value[1] or "\n" not in piece[value.start() :])
-        kept += (piece[: value.start()] if value and swallowing else piece, PARAMETERS_END)
-    return "".join(kept) + last
+        # The last value in the paragraph; one behind the name of the template, only on the same line.
+        values = list(VALUE_START.finditer(piece, piece.rfind("\n\n") + 1))
+        if values and (values[-1][1] or "\n" not in piece[values[-1].start() :]):
+            piece = piece[: values[-1].start()]
+        parts += (piece, PARAMETERS_END)
+    return "".join(parts) + last
 
 
 def _literals(text: str) -> str:
@@ -289,7 +295,7 @@ def _literals(text: str) -> str:
 
 
 def _nothing(_tag: re.Match[str], _content: str) -> str:
-    return MARK
+    return GAP
 
 
 def _is_tag(tag: re.Match[str]) -> bool:
@@ -298,7 +304,7 @@ def _is_tag(tag: re.Match[str]) -> bool:
 
 
 def _break(tag: re.Match[str]) -> str:
-    return f"\n{MARK}" if _is_tag(tag) else tag[0]
+    return f"\n{GAP}" if _is_tag(tag) else tag[0]
 
 
 def _tag(tag: re.Match[str]) -> str:
@@ -313,7 +319,7 @@ def _drop_formatting(text: str) -> str:
     """Remove tags, switches and quotes; a sign behind a tag or quotes begins no list."""
     text = FORMATTED_START.sub(rf"\g<0>{GUARD}", text)
     text = TAG.sub(_tag, _html_headings(text))
-    return QUOTES.sub("", MAGIC.sub(MARK, text))
+    return QUOTES.sub("", MAGIC.sub(GAP, text))
 
 
 def _is_type(tag: re.Match[str]) -> bool:
@@ -335,7 +341,7 @@ def _html_heading(tag: re.Match[str], content: str) -> str:
 
 
 def _address(address: re.Match[str]) -> str:
-    return MARK + address[0][len(address[0].rstrip(BEHIND_URL)) :]
+    return GAP + address[0][len(address[0].rstrip(BEHIND_URL)) :]
 
 
 def _drop_hidden(text: str) -> str:
@@ -345,7 +351,9 @@ def _drop_hidden(text: str) -> str:
     """
     if not any(word in text for word in ("display", "Display", "DISPLAY", "visibility")) or not HIDING.search(text):
         return text
+    # Name → (start, whether it is hidden, paragraph of its start) of the elements without an end yet.
     opened: dict[str, list[tuple[int, bool, int]]] = defaultdict(list)
+    # (start, end, what replaces it) of each hidden element.
     hidden: list[tuple[int, int, str]] = []
     paragraph = 0
     for edge in ELEMENT_EDGE.finditer(text):
@@ -354,29 +362,29 @@ def _drop_hidden(text: str) -> str:
             continue
         name = edge[2].lower()
         if edge[1]:
-            start, hides, first = opened[name].pop() if opened[name] else (0, False, 0)
-            if hides and (first == paragraph or name in BLOCK_ELEMENTS):
-                hidden.append((start, edge.end(), f"\n{MARK}" if name in BLOCK_ELEMENTS else MARK))
+            start, hides, start_paragraph = opened[name].pop() if opened[name] else (0, False, 0)
+            if hides and (start_paragraph == paragraph or name in BLOCK_ELEMENTS):
+                hidden.append((start, edge.end(), f"\n{GAP}" if name in BLOCK_ELEMENTS else GAP))
         elif name not in VOID and not edge[3].endswith("/"):
             hides = "style" in edge[3].lower() and HIDING.search(edge[3]) is not None
             opened[name].append((edge.start(), hides, paragraph))
-    kept: list[str] = []
+    parts: list[str] = []
     position = 0
     for start, end, trace in sorted(hidden):
         if start >= position:
-            kept += (text[position:start], trace)
+            parts += (text[position:start], trace)
             position = end
-    return "".join(kept) + text[position:]
+    return "".join(parts) + text[position:]
 
 
 def _formula(_tag: re.Match[str], content: str) -> str:
     """Return the formula itself if it is readable as plain text, such as E = mc^2, or FORMULA if it needs TeX."""
     body = " ".join(content.split())
-    return FORMULA if re.search(r"[\\{}]", body) else (protect(body) or MARK)
+    return FORMULA if re.search(r"[\\{}]", body) else (protect(body) or GAP)
 
 
 def _code(tag: re.Match[str], content: str) -> str:
-    return protect(content) if "inline" in tag[2].lower() else f"\n{MARK}"
+    return protect(content) if "inline" in tag[2].lower() else f"\n{GAP}"
 
 
 def _characters(text: str) -> str:
@@ -399,14 +407,14 @@ def _link(content: str) -> str:
 
     A link without a label displays its target, without the colon at its start: [[:en:Tokyo]] → en:Tokyo.
     """
-    if MARK in content:
+    if GAP in content:
         content = _arguments(content)
     target, bar, label = content.replace(BAR, "|").partition("|")
     if "{{" in target and "}}" not in target:
         # The bar belongs to a template in the target; the link is resolved after that template.
         return f"[[{content}]]"
     if ":" in target and _is_silent(target):
-        return MARK
+        return GAP
     if label and not label.isspace():
         return label
     target = target.strip(AROUND_TITLE)
@@ -414,8 +422,8 @@ def _link(content: str) -> str:
         # [[ローマ (曖昧さ回避)|]] shows the target without the bracketed part, and without what its first colon ends.
         target = target[prefix.end() :] if (prefix := PIPE_PREFIX.match(target)) else target
         bracket = BRACKET.search(target) if target.endswith((")", "）")) else None
-        return (target[: bracket.start()].rstrip() if bracket else target) or MARK
-    return target.removeprefix(":").lstrip("#").replace("_", " ").replace("#", "の") or MARK
+        return (target[: bracket.start()].rstrip() if bracket else target) or GAP
+    return target.removeprefix(":").lstrip("#").replace("_", " ").replace("#", "の") or GAP
 
 
 def _is_silent(target: str) -> bool:
@@ -427,7 +435,9 @@ def _is_silent(target: str) -> bool:
 
 def _drop_tables(text: str) -> str:
     """Remove the tables {| … |} and <table> … </table>, including nested ones, and the cells of unclosed ones."""
+    # Start of each table → its end.
     ends: dict[int, int] = {}
+    # (kind, start and end of its {| or <table>) of the tables without an end yet.
     opened: list[tuple[str, int, int]] = []
     # Number of open tables of each kind, so that an unmatched end does not cause a search in `opened`.
     numbers: Counter[str] = Counter()
@@ -444,15 +454,15 @@ def _drop_tables(text: str) -> str:
             numbers[kind] -= 1
             ends[inner[1]] = edge.end()
     unclosed = {start: (kind, end) for kind, start, end in opened}
-    kept: list[str] = []
+    parts: list[str] = []
     position = 0
     for start in sorted(ends | unclosed):
-        kept.append(text[position:start])
+        parts.append(text[position:start])
         if start in ends:
             position = max(position, ends[start])
         elif start >= position:
             position = _unclosed_end(text, start, *unclosed[start])
-    return _drop_rows("".join(kept) + text[position:])
+    return _drop_rows("".join(parts) + text[position:])
 
 
 def _unclosed_end(text: str, start: int, kind: str, end: int) -> int:
@@ -478,47 +488,49 @@ def _drop_rows(text: str) -> str:
 
 
 def _drop_cells(text: str) -> str:
-    kept: list[str] = []
+    """Remove the lines of cells above each end of a table."""
+    lines: list[str] = []
     inside = False
     for line in reversed(text.split("\n")):
         ends = TABLE_END.match(line) is not None
         inside = ends or (inside and CELL.match(line) is not None)
         if ends or not inside:
-            kept.append(line)
-    return "\n".join(reversed(kept))
+            lines.append(line)
+    return "\n".join(reversed(lines))
 
 
 def _tidy(text: str) -> str:
-    """Remove the marks, and the traces of removed words next to them: empty brackets, separators, doubled commas."""
+    """Remove the gaps, and the traces of removed words next to them: empty brackets, separators, doubled commas."""
     # Removing an empty pair may leave the pair around it empty.
     for _ in range(LAYERS):
-        text, number = EMPTY.subn(MARK, text)
+        text, number = EMPTY.subn(GAP, text)
         if not number:
             break
-    text = _without_marks(WORDLESS_LINE.sub("", OPENING.sub(r"\1", text)))
+    text = _without_gaps(WORDLESS_LINE.sub("", OPENING.sub(r"\1", text)))
     text = BREAK_BEFORE_CLOSING.sub("", AFTER_OPENING.sub(lambda m: m[0][0], text))
     return SPACES.sub(lambda m: "" if m[1] else " ", AFTER_STOP.sub("。", text))
 
 
-def _without_marks(text: str) -> str:
-    """Remove the marks, and the separators next to them that are left over."""
-    # The line break ends the separators behind the last mark.
-    first, *pieces = f"{text}\n".split(MARK)
-    kept = [first.rstrip(SEPARATORS)]
-    separators = first[len(kept[0]) :]
+def _without_gaps(text: str) -> str:
+    """Remove the gaps, and the separators next to them that are left over."""
+    # The line break ends the separators behind the last gap.
+    first, *pieces = f"{text}\n".split(GAP)
+    parts = [first.rstrip(SEPARATORS)]
+    # The separators on both sides of one gap or several.
+    separators = first[len(parts[0]) :]
     for piece in pieces:
         behind = piece.lstrip(SEPARATORS)
         separators += piece[: len(piece) - len(behind)]
-        # Otherwise another mark follows.
+        # Otherwise another gap follows.
         if behind:
             if behind[0] in "）)":
-                kept[-1] = kept[-1].rstrip(BEFORE_CLOSING)
+                parts[-1] = parts[-1].rstrip(BEFORE_CLOSING)
                 separators = separators.rstrip(BEFORE_CLOSING)
-            elif kept == [""] or kept[-1].endswith("\n"):
+            elif parts == [""] or parts[-1].endswith("\n"):
                 separators = separators.lstrip(AT_LINE_START)
-            kept += (COMMAS.sub("", separators), behind.rstrip(SEPARATORS))
-            separators = behind[len(kept[-1]) :]
-    return "".join(kept) + separators
+            parts += (COMMAS.sub("", separators), behind.rstrip(SEPARATORS))
+            separators = behind[len(parts[-1]) :]
+    return "".join(parts) + separators
 
 
 def _heading(line: str) -> tuple[int, str] | None:
@@ -538,7 +550,7 @@ def _words(line: str) -> str:
 
 
 def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
-    """Join the lines of an article, leaving out list marks, empty sections and the sections in `drop_sections`."""
+    """Join the lines of an article, leaving out list markers, empty sections and the sections in `drop_sections`."""
     lines: list[str] = []
     # Headings above the next line of text, outermost first.
     waiting: list[tuple[int, str]] = []
@@ -558,8 +570,8 @@ def _join_lines(text: str, drop_sections: frozenset[str]) -> str:
         line = _words(line)
         if dropped < 7 or not line:
             continue
-        if line[0] in "*#:;" and (mark := LIST_MARK.match(line)):
-            line = line[mark.end() :]
+        if line[0] in "*#:;" and (marker := LIST_MARKER.match(line)):
+            line = line[marker.end() :]
         if ONLY_MARKUP.fullmatch(line) or (FORMULA in line and not WORD.search(line.replace(FORMULA, ""))):
             continue
         lines += [part for _, title in waiting for part in ("", title)]

@@ -34,11 +34,12 @@ class CausalScorer:
         self.begin, self.end, self.prefix = begin, end, prefix
 
     @property
-    def room(self) -> int | None:
+    def max_length(self) -> int | None:
         """The model's maximum sequence length [tokens], minus the prefix positions; None if there is no limit."""
         positions: int | None = getattr(self.model.config, "max_position_embeddings", None)
-        taken = 0 if self.prefix is None or learned_positions(self.model.config) is None else len(self.prefix)
-        return None if positions is None else positions - taken
+        if positions is None or self.prefix is None or learned_positions(self.model.config) is None:
+            return positions
+        return positions - len(self.prefix)
 
     def tokens(self, text: str, end: bool) -> Tokens:
         """Return the tokens for a raw text."""
@@ -72,10 +73,11 @@ class FolderScorer(CausalScorer):
         """Take the model and the codec of a generator, and the prefix before every text."""
         if prefix is not None:
             generator.require(prefix)
-        self.generator, self.own_prefix = generator, prefix
+        # `self.prefix`, of the base class, has only the values of this prefix.
+        self.generator, self.loaded_prefix = generator, prefix
         codec, values = generator.codec, None if prefix is None else prefix.values
-        # Without a prefix, a prompt may have an opening (codec.py).
-        self.before = 0 if prefix else len(codec.opening)
+        # Tokens before a prompt: without a prefix, it may have an opening (codec.py).
+        self.opening_length = 0 if prefix else len(codec.opening)
         decode = partial(codec.continuation, [])
 
         def encode(text: str) -> list[int]:
@@ -85,20 +87,23 @@ class FolderScorer(CausalScorer):
 
     def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
         """Return a continuation of at most `tokens` tokens for each raw prompt."""
-        most = min(tokens, self.room - 1 - self.before) if self.room else tokens
+        most = min(tokens, self.max_length - 1 - self.opening_length) if self.max_length else tokens
         settings = GenerateConfig(strategy="greedy", max_new_tokens=most, min_new_tokens=0)
         if temperature:
             settings = replace(settings, strategy="sampling", top_k=0, top_p=1.0, temperature=temperature)
         prompts = [self._shortened(prompt, most) for prompt in prompts]
-        answers = self.generator.generate(prompts, settings, [self.own_prefix] * len(prompts))
+        answers = self.generator.generate(prompts, settings, [self.loaded_prefix] * len(prompts))
         return [generated.continuation for (generated,) in answers]
 
     def _shortened(self, prompt: str, tokens: int) -> str:
         """Return the end of a prompt that leaves room for `tokens` tokens."""
-        while self.room and (extra := self.before + len(ids := self.encode(prompt)) + tokens - self.room) > 0:
-            kept = self.decode(ids[extra:])
+        if not self.max_length:
+            return prompt
+        longest = self.max_length - tokens - self.opening_length
+        while len(ids := self.encode(prompt)) > longest:
+            shorter = self.decode(ids[len(ids) - longest :])
             # The shorter text can be segmented into more tokens than it had.
-            prompt = kept if len(kept) < len(prompt) else prompt[1:]
+            prompt = shorter if len(shorter) < len(prompt) else prompt[1:]
         return prompt
 
 

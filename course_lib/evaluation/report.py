@@ -95,11 +95,15 @@ def _tasks_table(scored: "Mapping[str, Sequence[Score]]") -> str:
     """Return {model name: scores} as a text table: a line per metric of a task, a column per model."""
     rows = [[tr("task"), tr("metric"), tr("shots"), tr("examples"), *scored]]
     for at, first in enumerate(next(iter(scored.values()))):
-        values = [f"{s.value:.3f}" + (f" ± {s.stderr:.3f}" if s.stderr is not None else "") for s in
-                  (scores[at] for scores in scored.values())]  # fmt: skip
+        values = [_with_error(scores[at]) for scores in scored.values()]
         rows.append([first.task, first.metric, str(first.shots), str(first.examples or ""), *values])
     lines = aligned(rows, right=range(2, len(rows[0])))
     return "\n".join([*lines, tr("tasks by lm-evaluation-harness; ± is its standard error")])
+
+
+def _with_error(score: "Score") -> str:
+    """Return a value with its standard error, if it has one."""
+    return f"{score.value:.3f}" if score.stderr is None else f"{score.value:.3f} ± {score.stderr:.3f}"
 
 
 def to_dict(inputs: Inputs, results: Sequence[Result]) -> dict[str, Any]:

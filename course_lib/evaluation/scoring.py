@@ -12,7 +12,7 @@ import numpy.typing as npt
 class Tokens:
     """A text as a model reads and predicts it: `target[i]` is predicted from `read[: i + 1]`.
 
-    `read` starts with the token that precedes a text. It can differ from `target` in other places: GPTSAN reads a
+    `read` starts with the token that precedes a text. It can differ from `target` at other positions: GPTSAN reads a
     separator where it predicts a sentence end. `text` is what the targets decode to, without the end token.
     """
 
@@ -48,7 +48,7 @@ class ScoringModel(Protocol):
     """A model that gives a probability to every token of a raw text."""
 
     @property
-    def room(self) -> int | None:
+    def max_length(self) -> int | None:
         """Most tokens in a window; None if there is no limit."""
 
     def tokens(self, text: str, end: bool) -> Tokens:
@@ -63,8 +63,10 @@ class GeneratingModel(ScoringModel, Protocol):
     """A scoring model that also continues texts."""
 
     def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
-        """Return a continuation of at most `tokens` tokens for each raw prompt, which is shortened from its beginning
-        if it leaves no room. Temperature 0 takes the most probable token each time; otherwise, tokens are sampled.
+        """Return a continuation of at most `tokens` tokens for each raw prompt.
+
+        A prompt is shortened from its beginning if both together are longer than `max_length`. Temperature 0 takes the
+        most probable token each time; otherwise, tokens are sampled.
         """
 
 

@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness: names that it knows, such as japanese_leaderboard, and YAML files of one's own.
+"""Tasks of lm-evaluation-harness: names that it knows, such as japanese_leaderboard, and the user's YAML files.
 
 This module needs the extra `evaluate` (lm_eval).
 """
@@ -53,12 +53,12 @@ class Tasks:
             CourseError: if the data of a task cannot be loaded.
         """
         chosen = list(dict.fromkeys(chosen))
-        own = {text: Path(text) for text in chosen if text.endswith(SUFFIXES)}
-        names = tuple(_name(own[text]) if text in own else text for text in chosen)
+        files = {text: Path(text) for text in chosen if text.endswith(SUFFIXES)}
+        names = tuple(_name(files[text]) if text in files else text for text in chosen)
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"--tasks: {twice[0]} is the name of several tasks; allowed: each name once")
-        manager = TaskManager(include_defaults=len(own) < len(chosen))
-        for path in own.values():
+        manager = TaskManager(include_defaults=len(files) < len(chosen))
+        for path in files.values():
             manager.task_index[_name(path)] = _entry(path)
         for name in names:
             if name not in manager.task_index:

@@ -29,7 +29,7 @@ MOST = 10_000_000
 class Trigram:
     """A character trigram model of raw documents as a `ScoringModel`."""
 
-    room = None
+    max_length = None
 
     def __init__(self, texts: Iterable[str], normalize: Callable[[str], str] = str, most: int = MOST) -> None:
         """Count the trigrams of raw documents, until there are `most` characters.

@@ -31,11 +31,11 @@ class WindowSettings:
     )
     batch_size: int = setting(8, "windows per forward pass", ge=1, le=65536)
 
-    def sizes(self, room: int | None) -> tuple[int | None, int]:
-        """Return window and stride [tokens] for a model with this room; the window is None if there is no limit."""
-        if self.window and room and self.window > room:
-            raise UsageError(f"window: {self.window} is not allowed: the model has room for {room} tokens")
-        window = self.window or room
+    def sizes(self, max_length: int | None) -> tuple[int | None, int]:
+        """Return window and stride [tokens] for a model with this maximum length; window None: there is no limit."""
+        if self.window and max_length and self.window > max_length:
+            raise UsageError(f"window: {self.window} is not allowed: the model has room for {max_length} tokens")
+        window = self.window or max_length
         stride = self.stride or max((window or UNLIMITED) // 2, 1)
         if window and stride > window:
             raise UsageError(f"stride: {stride} is not allowed: more than the window ({window})")
@@ -63,7 +63,7 @@ def score(
 ) -> list[Scores]:
     """Return the scores of every token of each sequence; `units` is what all of them together advance the bar by."""
     settings = settings or WindowSettings()
-    size, stride = settings.sizes(model.room)
+    size, stride = settings.sizes(model.max_length)
     work = [(index, window) for index, tokens in enumerate(sequences) for window in windows(tokens, size, stride)]
     # Windows of similar length share a batch, so that little of it is padding.
     order = sorted(range(len(work)), key=lambda number: -len(work[number][1].read))

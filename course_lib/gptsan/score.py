@@ -23,7 +23,7 @@ class GPTSanScorer:
         self.vector = generator.spout(self.spout, 1, torch.Generator(generator.device).manual_seed(0))
 
     @property
-    def room(self) -> int:
+    def max_length(self) -> int:
         """The model's maximum sequence length [tokens], minus the positions of SOT, SEG and the spout."""
         return int(self.generator.config.max_position_embeddings) - 2 - (self.vector is not None)
 
@@ -59,7 +59,7 @@ class GPTSanScorer:
         )
         answers = []
         for prompt in prompts:
-            while len(self.generator.prompt(prompt).read) + tokens > self.room and len(prompt) > 1:
+            while len(self.generator.prompt(prompt).read) + tokens > self.max_length and len(prompt) > 1:
                 prompt = prompt[max(len(prompt) // 16, 1) :]
             (text,) = self.generator.continue_text(prompt, settings)
             answers.append(text[len(prompt) :])

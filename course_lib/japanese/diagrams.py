@@ -63,12 +63,12 @@ def lattice(sentence: str, other: Sequence[str] = ()) -> Drawing:
     for word in sorted(best, key=lambda word: best[word][0]):
         nodes.setdefault(_key(word), word)
     paths = [way(best, words[-1]), through(other) if other else []]
-    on = [{_key(word) for word in path} for path in paths]
-    boxes = _boxes(list(nodes.values()), on, len(sentence))
+    on_path = [{_key(word) for word in path} for path in paths]
+    boxes = _boxes(list(nodes.values()), on_path, len(sentence))
 
     tiles = []
     for key, word in nodes.items():
-        color = ORANGE if key in on[0] else GREEN if key in on[1] else PLAIN
+        color = ORANGE if key in on_path[0] else GREEN if key in on_path[1] else PLAIN
         if word.text:
             tiles.append(_tile(boxes[key], color, [_number(word.cost), _number(best[word][0])], word))
         else:
@@ -107,25 +107,31 @@ def lattice(sentence: str, other: Sequence[str] = ()) -> Drawing:
     return Drawing("\n".join(parts))
 
 
-def _boxes(nodes: Sequence[Word], on: Sequence[set[Key]], length: int) -> dict[Key, Box]:
+def _boxes(nodes: Sequence[Word], on_path: Sequence[set[Key]], length: int) -> dict[Key, Box]:
     """Return where each word is drawn.
 
     The cheapest path is in the first row and the other one in the last, where its tiles hide no line.
+
+    Args:
+        nodes: the words.
+        on_path: the words of the cheapest path, and those of the other one.
+        length: length of the sentence [characters].
     """
     tiles = sorted((word for word in nodes if word.text), key=lambda word: (word.start, word.end))
-    last = [word for word in tiles if _key(word) in on[1] - on[0]]
-    above = sorted((word for word in tiles if word not in last), key=lambda word: _key(word) not in on[0])
+    last = [word for word in tiles if _key(word) in on_path[1] - on_path[0]]
+    above = sorted((word for word in tiles if word not in last), key=lambda word: _key(word) not in on_path[0])
     rows = rows_without_overlap((word.start, word.end) for word in above)
-    placed = [*zip(above, rows, strict=True), *((word, max(rows) + 1) for word in last)]
+    last_row = max(rows, default=0) + 1
     step = CHARACTER + GAP
-    boxes = {
-        _key(word): Box(LEFT + step * (1 + word.start), TOP + ROW * row, step * (word.end - word.start) - GAP)
-        for word, row in placed
-    }
+    boxes: dict[Key, Box] = {}
+    for word, row in zip([*above, *last], [*rows, *[last_row] * len(last)], strict=True):
+        left, width = LEFT + step * (1 + word.start), step * (word.end - word.start) - GAP
+        boxes[_key(word)] = Box(left, TOP + ROW * row, width)
+    # The start and the end of the sentence are before the first character and behind the last one.
     for word in nodes:
         if not word.text:
-            at = 1 + length if word.end > length else 0
-            boxes[_key(word)] = Box(LEFT + step * at, TOP + TILE // 2 - 18, CHARACTER, 36)
+            column = 1 + length if word.end > length else 0
+            boxes[_key(word)] = Box(LEFT + step * column, TOP + TILE // 2 - 18, CHARACTER, 36)
     return boxes
 
 
@@ -133,7 +139,7 @@ def _connections(
     nodes: Mapping[Key, Word], best: Mapping[Word, tuple[int, Word | None]], paths: Sequence[Sequence[Word]],
     boxes: Mapping[Key, Box],
 ) -> list[str]:  # fmt: skip
-    """Return the lines between neighboring words, then their costs; those of the two paths are drawn above others."""
+    """Return the SVG lines between neighboring words, then their costs; those of the two paths are above the others."""
     first, second = ({(_key(one), _key(two)) for one, two in pairwise(path)} for path in paths)
     edges = [(one, two) for two in nodes.values() for one in nodes.values() if one.end == two.start and one != two]
     edges.sort(key=lambda edge: (_key(edge[0]), _key(edge[1])) in first | second)
@@ -158,8 +164,8 @@ def _connections(
 
 def _tile(box: Box, color: Color, lines: Sequence[str], word: Word | None = None) -> str:
     """Return a box with lines of small text, below the text and the part of speech of a word."""
-    place = f'x="{box.left}" y="{box.top}" width="{box.width}" height="{box.height}"'
-    shown = [f'<rect {place} rx="4" fill="{color.fill}" stroke="{color.line}" />']
+    position = f'x="{box.left}" y="{box.top}" width="{box.width}" height="{box.height}"'
+    shown = [f'<rect {position} rx="4" fill="{color.fill}" stroke="{color.line}" />']
     texts = [word.text, word.part_of_speech, *lines] if word else lines
     for number, text in enumerate(texts):
         x, y = box.left + box.width / 2, box.middle + LINE * (number - (len(texts) - 1) / 2)
@@ -187,8 +193,8 @@ def _text(
     """Return a line of text whose vertical middle is at `y`; `anchor` is start, middle or end."""
     weight = ' font-weight="bold"' if bold else ""
     # 0.35 of the size lies between the base line and the middle of a letter.
-    place = f'x="{x:g}" y="{y + 0.35 * size:.1f}" font-size="{size}" text-anchor="{anchor}"'
-    return f'<text {place} fill="{color}"{weight}>{escape(text)}</text>'
+    position = f'x="{x:g}" y="{y + 0.35 * size:.1f}" font-size="{size}" text-anchor="{anchor}"'
+    return f'<text {position} fill="{color}"{weight}>{escape(text)}</text>'
 
 
 def _number(cost: int) -> str:

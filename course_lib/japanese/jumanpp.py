@@ -19,7 +19,7 @@ from course_lib.japanese import mecab
 # Characters of one class; memory use in Juman++ grows with the cube of the run length: a run of 500 characters takes
 # 0.5 GB, or 5 GB for some characters.
 LONGEST_RUN = 100
-# Pieces sent to one process.
+# Pieces that one process gets.
 BATCH = 3000
 # Separator between words in the output of Juman++; it never occurs in the text sent.
 SEPARATOR = "\x1f"
@@ -80,12 +80,19 @@ class JumanppSegmenter:
         For any text, `"".join(words) == line`; each whitespace or control character is a word of its own. Raises
         CourseError only if Juman++ stops working altogether.
         """
-        cut = [list(pieces(line)) for line in lines]
-        sent = [piece for parts in cut for piece in parts if not UNFIT.match(piece)]
-        answers = [words for at in range(0, len(sent), BATCH) for words in self._analyse(sent[at : at + BATCH])]
+        line_pieces = [list(pieces(line)) for line in lines]
+        sent = [piece for parts in line_pieces for piece in parts if not UNFIT.match(piece)]
+        answers: list[list[str]] = []
+        for start in range(0, len(sent), BATCH):
+            answers += self._analyse(sent[start : start + BATCH])
         # An answer is empty if the piece could not be analyzed.
-        split = (words or WORD_OR_BRACKET.findall(piece) for words, piece in zip(answers, sent, strict=True))
-        found = [[word for part in parts for word in ([part] if UNFIT.match(part) else next(split))] for parts in cut]
+        answered = (words or WORD_OR_BRACKET.findall(piece) for words, piece in zip(answers, sent, strict=True))
+        found: list[list[str]] = []
+        for parts in line_pieces:
+            words: list[str] = []
+            for part in parts:
+                words += [part] if UNFIT.match(part) else next(answered)
+            found.append(words)
         return found, answers.count([])
 
     def _analyse(self, batch: list[str]) -> list[list[str]]:
@@ -131,10 +138,11 @@ def pieces(line: str) -> Iterator[str]:
     A piece that matches UNFIT must not be sent to Juman++.
     """
     for part in UNFIT.split(line):
-        at = 0
-        for end in (*(match.end() for match in RUN.finditer(part)), len(part)):
-            for piece in mecab.cut(part[at:end]):
+        start = 0
+        ends = [match.end() for match in RUN.finditer(part)]
+        for end in (*ends, len(part)):
+            for piece in mecab.cut(part[start:end]):
                 # Juman++ treats a line that begins with "# " as a comment.
-                comment = piece.startswith("# ") and piece != "# "
-                yield from ("#", piece[1:]) if comment else (piece,)
-            at = end
+                is_comment = piece.startswith("# ") and piece != "# "
+                yield from ("#", piece[1:]) if is_comment else (piece,)
+            start = end

@@ -68,44 +68,51 @@ def candidates(sentence: str) -> list[Word]:
     A word that ends inside a character, and what can only follow it, is left out.
     """
     content = sentence.encode()
-    # From byte offsets to positions.
-    position = {offset: at for at, offset in enumerate(accumulate((len(c.encode()) for c in sentence), initial=0))}
+    byte_offsets = accumulate((len(character.encode()) for character in sentence), initial=0)
+    # Byte offset → position [characters].
+    position = {offset: index for index, offset in enumerate(byte_offsets)}
+    # (start [bytes], end [bytes], part of speech, cost, class) of each candidate.
+    entries: list[tuple[int, int, str, int, int]] = []
+    for line in mecab.tagger(CANDIDATES).parse(sentence).split("\n"):
+        if line:
+            part_of_speech, *numbers = line.split("\t")
+            start, end, cost, class_id = map(int, numbers)
+            entries.append((start, end, part_of_speech, cost, class_id))
     words = [Word("", "", 0, 0, 0, 0)]
+    # Positions at which a candidate ends that can be reached from the start of the sentence.
     reached = {0}
-    lines = (line.split("\t") for line in mecab.tagger(CANDIDATES).parse(sentence).split("\n") if line)
-    fields = sorted((int(start), int(end), part, int(cost), int(number)) for part, start, end, cost, number in lines)
-    for start, end, part, cost, number in fields:
+    for start, end, part_of_speech, cost, class_id in sorted(entries):
         # MeCab skips spaces before a word.
         before = position.get(len(content[:start].rstrip()))
         if before in reached and start in position and end in position:
             text = content[start:end].decode()
-            words.append(Word(text, part, before, position[end], cost, number))
+            words.append(Word(text, part_of_speech, before, position[end], cost, class_id))
             reached.add(position[end])
     return [*dict.fromkeys(words), Word("", "", len(sentence.rstrip()), len(sentence) + 1, 0, 0)]
 
 
 def cheapest(words: Sequence[Word], connection: Connection = connection) -> dict[Word, tuple[int, Word | None]]:
-    """Return, for each candidate, the cost of the cheapest way to its end and the word before it on this way.
+    """Return, for each candidate, the cost of the cheapest path to its end and the word before it on this path.
 
     Args:
-        words: the candidates from left to right, as `candidates` returns them; those without a way to them are left out
-            of the result.
+        words: the candidates from left to right, as `candidates` returns them; those without a path to them are left
+            out of the result.
         connection: the cost of a connection.
     """
     best: dict[Word, tuple[int, Word | None]] = {words[0]: (0, None)}
     ending: dict[int, list[Word]] = {words[0].end: [words[0]]}
     for word in words[1:]:
         if before := ending.get(word.start):
-            ways = [best[each][0] + connection(each, word) + word.cost for each in before]
-            best[word] = min(ways), before[ways.index(min(ways))]
+            costs = [best[each][0] + connection(each, word) + word.cost for each in before]
+            best[word] = min(costs), before[costs.index(min(costs))]
             ending.setdefault(word.end, []).append(word)
     return best
 
 
 def way(best: dict[Word, tuple[int, Word | None]], word: Word) -> list[Word]:
-    """Return the words of the cheapest way to a word, from the start on, by the result of `cheapest`."""
+    """Return the words of the cheapest path to a word, from the start on, by the result of `cheapest`."""
     before = best[word][1]
-    return [*(way(best, before) if before else []), word]
+    return [*way(best, before), word] if before else [word]
 
 
 def through(words: Sequence[str]) -> list[Word]:
@@ -119,7 +126,8 @@ def through(words: Sequence[str]) -> list[Word]:
         if span not in {(each.start, each.end) for each in known}:
             message = tr_noop("words: {word!r} is not among MeCab's candidates for {words!r}")
             raise UsageError(tr(message, word=word, words="".join(words)))
-    return way(cheapest([first, *(each for each in known if (each.start, each.end) in spans), end]), end)
+    chosen = [each for each in known if (each.start, each.end) in spans]
+    return way(cheapest([first, *chosen, end]), end)
 
 
 def path(words: Sequence[str]) -> list[Step]:
@@ -127,7 +135,10 @@ def path(words: Sequence[str]) -> list[Step]:
 
     Its last `total` is the cost of the segmentation. Raises UsageError if a word is not among MeCab's candidates.
     """
-    found = through(words)
-    links = [connection(before, word) for before, word in pairwise(found)]
-    totals = accumulate(link + word.cost for link, word in zip(links, found[1:], strict=True))
-    return [Step(w.text, w.part_of_speech, w.cost, *rest) for w, *rest in zip(found[1:], links, totals, strict=True)]
+    steps: list[Step] = []
+    total = 0
+    for before, word in pairwise(through(words)):
+        connection_cost = connection(before, word)
+        total += connection_cost + word.cost
+        steps.append(Step(word.text, word.part_of_speech, word.cost, connection_cost, total))
+    return steps

@@ -36,8 +36,11 @@ def words(text: str) -> list[str]:
     """Return the words in any text: `"".join(words(text)) == text`. Each space is a word of its own."""
     if len(text) <= LONGEST and not UNFIT.search(text):
         return _piece(text) if text else []
-    pieces = (piece for part in UNFIT.split(text) for piece in cut(part))
-    return [word for piece in pieces for word in ([piece] if UNFIT.match(piece) else _piece(piece))]
+    found: list[str] = []
+    for part in UNFIT.split(text):
+        for piece in cut(part):
+            found += [piece] if UNFIT.match(piece) else _piece(piece)
+    return found
 
 
 def cut(text: str) -> Iterator[str]:
@@ -53,21 +56,26 @@ def cut(text: str) -> Iterator[str]:
 
 
 def _piece(text: str) -> list[str]:
+    """Return the words in a text that MeCab can process."""
     try:
-        dense: list[str] = tagger(WORDS).parse(text).split(" ")
+        found: list[str] = tagger(WORDS).parse(text).split(" ")
     except UnicodeDecodeError:
         # A word boundary lies inside a character.
         return _by_offsets(text)
-    return dense if "".join(dense) == text else _by_offsets(text)
+    return found if "".join(found) == text else _by_offsets(text)
 
 
 def _by_offsets(text: str) -> list[str]:
     """Return the words from the same analysis by byte offsets, without losing text or splitting a character."""
     content = text.encode()
-    borders = {0, len(content)}
+    offsets = {0, len(content)}
     for pair in tagger(OFFSETS).parse(text).split():
-        borders.update(map(int, pair.split(",")))
+        offsets.update(map(int, pair.split(",")))
     # A byte 10xxxxxx is inside a character (UTF-8).
-    boundaries = sorted(b for b in borders if b == len(content) or content[b] & 0xC0 != 0x80)
-    parts = [content[start:end].decode() for start, end in pairwise(boundaries)]
-    return [part for word in parts for part in (word if word.isspace() else [word])]
+    boundaries = sorted(each for each in offsets if each == len(content) or content[each] & 0xC0 != 0x80)
+    found: list[str] = []
+    for start, end in pairwise(boundaries):
+        word = content[start:end].decode()
+        # Each space is a word of its own.
+        found += list(word) if word.isspace() else [word]
+    return found

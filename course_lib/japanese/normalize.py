@@ -45,7 +45,7 @@ CONTROL = re.compile(
 KANA = "ぁ-ゖ\u3099-ゟァ-ヺー-ヿㇰ-ㇿｦ-ﾟ"
 # Stand for ――, ⁻, ₋ and ¥ while neologdn changes the other signs. U+FDD0 to U+FDEF are noncharacters, which `CONTROL`
 # removes from any text.
-KEPT = {"――": "\ufdd0", "⁻": "\ufdd1", "₋": "\ufdd2", "¥": "\ufdd3"}
+PLACEHOLDERS = {"――": "\ufdd0", "⁻": "\ufdd1", "₋": "\ufdd2", "¥": "\ufdd3"}
 # Unicode blocks of kana, kanji and their punctuation, without what is only Chinese or Korean, a number (㉑) or a unit
 # in Latin letters (㎞); and the full-width signs that neologdn leaves full-width. Other full-width forms count as the
 # ASCII characters that they become.
@@ -58,9 +58,9 @@ JAPANESE = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff5f-\uff9f"
     # Kana Extended and Supplement, planes 2 and 3 (kanji)
     "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
-    "＂＇＼｀￠-￤" + KEPT["――"]
+    "＂＇＼｀￠-￤" + PLACEHOLDERS["――"]
 )
-# Marks that belong to the character before them: combining signs and variation selectors.
+# Unicode's marks, which belong to the character before them: combining signs and variation selectors.
 MARKS = "\u0300-\u036f\u20d0-\u20ff\ufe00-\ufe0f\U000e0100-\U000e01ef"
 # The characters that neologdn treats as ー and as 〜, and the signs that it damages.
 DASHES, WAVES, DAMAGED = "﹣－—―─━", "~〜～∼∾〰", "⁻₋¥￥‘"
@@ -84,7 +84,7 @@ NUMBER = re.compile(r"[-+±]?\d")
 ONE_KANA = re.compile(f"[{KANA}]")
 # A wave in place of left-out words, behind none, and the few kana that follow it: 〜から, 「〜ても.
 LEFT_OUT = re.compile(rf"(?<![\w{KANA}{WAVES}])[{WAVES}]+[{KANA}]{{1,8}}$")
-# A mark of voiced or semi-voiced sound, behind a kana or not. neologdn turns ゛ into ﾞ and leaves those that it does not
+# A voiced or semi-voiced sound mark, behind a kana or not. neologdn turns ゛ into ﾞ and leaves those that it does not
 # compose.
 VOICED = re.compile("[ぁ-ヿ]?[\u3099\u309aﾞﾟ]")
 COMBINING = {"ﾞ": "\u3099", "ﾟ": "\u309a"}
@@ -108,8 +108,8 @@ def normalize(text: str) -> str:
 def _line(line: str) -> str:
     if has_signs := SIGN.search(line):
         line = LONG_DASH.sub("――", line.replace("￥", "¥").replace("‘", "'"))
-        for sign, kept in KEPT.items():
-            line = line.replace(sign, kept)
+        for sign, placeholder in PLACEHOLDERS.items():
+            line = line.replace(sign, placeholder)
         line = DASH.sub("-", line)
         if WAVE.search(line):
             # What a wave means is decided in full-width kana, with single ー: ﾊﾟﾘ〜ﾆｰｽ.
@@ -118,8 +118,8 @@ def _line(line: str) -> str:
         line = SPACE.sub("", " ".join(line.split()))
     line = neologdn.normalize(line, remove_space=False, tilde="normalize")
     if has_signs:
-        for sign, kept in KEPT.items():
-            line = line.replace(kept, sign)
+        for sign, placeholder in PLACEHOLDERS.items():
+            line = line.replace(placeholder, sign)
     return line
 
 

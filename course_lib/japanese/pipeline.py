@@ -33,7 +33,7 @@ class SegmentReport:
     words: int = 0
     bytes_read: int = 0
     unanalysed: int = 0  # pieces of text that Juman++ could not analyze, split only at whitespace
-    seconds: float = 0.0
+    seconds: float = 0.0  # wall-clock time
 
     def add(self, other: "SegmentReport") -> None:
         """Add the counts from a batch."""
@@ -88,17 +88,18 @@ def segment_file(
 
 
 def _segment_batch(settings: SegmentConfig, batch: LineBatch) -> tuple[bytes, SegmentReport]:
+    """Return a batch as segmented lines (UTF-8), with an empty line behind each document, and its counts."""
     documents = [split_sentences(normalize(text)) for text in texts(batch)]
-    flat = [line for lines in documents for line in lines]
+    sentences = [sentence for document in documents for sentence in document]
     if settings.segmenter == "mecab":
-        words, unanalysed = list(map(mecab.words, flat)), 0
+        words, unanalysed = list(map(mecab.words, sentences)), 0
     else:
-        words, unanalysed = _jumanpp().words(flat)
+        words, unanalysed = _jumanpp().words(sentences)
     segmented = [join(each, settings.mark_spaces) for each in words]
     count = sum(line.count(" ") + 1 for line in segmented)
     lines = iter(segmented)
     blocks = ("\n".join(islice(lines, len(document))) + "\n\n" for document in documents if document)
-    report = SegmentReport(len(documents), len(flat), count, batch.size, unanalysed)
+    report = SegmentReport(len(documents), len(sentences), count, batch.size, unanalysed)
     return "".join(blocks).encode(), report
 
 

@@ -12,8 +12,8 @@ from course_lib.language import words
 from course_lib.language.words import tr
 
 FOLDER = Path(__file__).with_name("drawings")
-# How overview() shows the reader's place: the color of the box, and the position of the text above it.
-HERE = '<style>[id="{stop}"] rect {{ fill: #fbe3c8; stroke: #8f4a08 }} #here {{ display: inline }}</style>\n'
+# How overview() shows where the reader is: the color of the notebook's box, and the text "You are here".
+HERE = '<style>[id="{notebook}"] rect {{ fill: #fbe3c8; stroke: #8f4a08 }} #here {{ display: inline }}</style>\n'
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Drawing:
     @property
     def alt(self) -> str:
         """The text for readers who do not see the drawing: the SVG's title and description."""
-        return words.tr("{title}. {description}", title=self.title, description=self._part("<desc>(.*?)</desc>"))
+        return tr("{title}. {description}", title=self.title, description=self._part("<desc>(.*?)</desc>"))
 
     @property
     def html(self) -> str:
@@ -64,7 +64,7 @@ def drawing(name: str) -> Drawing:
 def overview(notebook: str | None = None) -> Drawing:
     """Return the drawing of the eight notebooks and what each hands to the next.
 
-    "You are here" is at `notebook`, a file name without its ending such as "03_tokenizers"; None marks no place.
+    "You are here" is at `notebook`, a file name without its ending such as "03_tokenizers"; None: at none.
     """
     svg = drawing("overview").svg
     if notebook is None:
@@ -73,4 +73,4 @@ def overview(notebook: str | None = None) -> Drawing:
     if box is None:
         raise UsageError(tr("notebook {notebook!r} does not exist", notebook=notebook))
     svg = svg.replace('id="here"', f'id="here" x="{box[1]}" y="{int(box[2]) - 7}"')
-    return Drawing(svg.replace("<title>", HERE.format(stop=notebook) + "<title>", 1))
+    return Drawing(svg.replace("<title>", HERE.format(notebook=notebook) + "<title>", 1))

@@ -13,6 +13,9 @@ from course_lib.errors import CourseError
 from course_lib.notebooks.bar import WIDGET
 from course_lib.notebooks.progress import progress
 
+# Longest time that a cell may take [s].
+TIMEOUT = 1800
+
 
 def execute(source: Path, target: Path) -> int:
     """Run every cell of a notebook in its folder, write it with its outputs, and return its number of code cells.
@@ -22,7 +25,7 @@ def execute(source: Path, target: Path) -> int:
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     cells: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     # At more verbose levels, the kernel warns at every start that the loopback connection is not encrypted.
-    options: dict[str, Any] = {"extra_arguments": ["--log-level=ERROR"], "timeout": 1800, "kernel_name": "python3"}
+    options: dict[str, Any] = {"extra_arguments": ["--log-level=ERROR"], "timeout": TIMEOUT, "kernel_name": "python3"}
     client = NotebookClient(notebook, resources={"metadata": {"path": str(source.parent)}}, **options)
     executed: list[object] = []
     with progress(cells, "cell", source.stem) as bar:
@@ -32,13 +35,13 @@ def execute(source: Path, target: Path) -> int:
             bar.update()
 
         client.on_cell_executed = count
-        place = f"{source.name}: code cell"
+        cell_name = f"{source.name}: code cell"
         try:
             _run(client)
         except CellExecutionError as error:
-            raise CourseError(f"{place} {len(executed)} failed: {error.ename}: {error.evalue}") from error
+            raise CourseError(f"{cell_name} {len(executed)} failed: {error.ename}: {error.evalue}") from error
         except (DeadKernelError, CellTimeoutError) as error:
-            raise CourseError(f"{place} {len(executed) + 1}: the kernel died (out of memory?) or hung") from error
+            raise CourseError(f"{cell_name} {len(executed) + 1}: the kernel died (out of memory?) or hung") from error
     tidy(notebook)
     nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
     return cells
@@ -69,7 +72,9 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            # A closed progress bar leaves an empty output.
-            cell.outputs = [
-                each for each in cell.outputs if each.get("data", True) and WIDGET not in each.get("data", {})
-            ]
+            cell.outputs = [output for output in cell.outputs if not _is_widget(output)]
+
+
+def _is_widget(output: nbformat.NotebookNode) -> bool:
+    """Return whether an output is a widget, or what a closed progress bar leaves: an output without data."""
+    return "data" in output and (not output["data"] or WIDGET in output["data"])

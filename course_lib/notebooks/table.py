@@ -1,4 +1,4 @@
-"""Tables of a learner's own values, as HTML with colored cells. The browser lays them out."""
+"""Tables of the values that a learner computes, as HTML with colored cells. The browser lays them out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -101,7 +101,7 @@ def text_shards(path: Path, size: int, settings: WebtextConfig) -> Iterator[tupl
     """Yield web text as shards of about `size` bytes, with the number of documents in each."""
     shard, count, empty = bytearray(), 0, True
     for batch in read_web(path, settings.max_line_bytes, settings.max_document_bytes, size=min(size, CHUNK)):
-        head = {"long_lines": batch.long_lines, "cut": batch.cut, "sizes": list(map(len, batch.documents))}
+        head = {"long_lines": batch.too_long, "cut": batch.cut, "sizes": list(map(len, batch.documents))}
         shard += orjson.dumps(head) + b"\n" + b"".join(batch.documents)
         count, empty = count + len(batch.documents), False
         if len(shard) >= size:

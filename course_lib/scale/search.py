@@ -24,10 +24,11 @@ def ranges(store: Store, column: str) -> list[str]:
     return [f"{part:04}-of-{parts:04}" for part in range(parts)]
 
 
-def read_range(store: Store, column: str, part: str, kept: str = "") -> tuple[Hashes, Positions]:
+def read_range(store: Store, column: str, part: str, mask_stage: str = "") -> tuple[Hashes, Positions]:
     """Return the hashes in a range in ascending order, and their keys, which ascend for equal hashes.
 
-    A key is shard << 32 | position in the shard. A stage `kept` has files with a byte 0 for each hash to leave out.
+    A key is shard << 32 | position in the shard. The files of the stage `mask_stage` have a byte 0 for each hash that
+    is left out.
     """
     number, parts = (int(word) for word in part.split("-of-"))
     low, high = ((step << 64) // parts for step in (number, number + 1))
@@ -35,7 +36,7 @@ def read_range(store: Store, column: str, part: str, kept: str = "") -> tuple[Ha
     for name in store.sizes("documents"):
         if name.endswith(f".{column}"):
             unit = Path(name).stem
-            masks = [f"{kept}/{unit}.kept"] if kept else []
+            masks = [f"{mask_stage}/{unit}.kept"] if mask_stage else []
             with store.reading(name) as (path,), store.reading(*masks) as mask:
                 found, positions = in_range(path, low, high - 1, *mask)
             values.append(found)

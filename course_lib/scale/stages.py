@@ -18,7 +18,7 @@ import orjson
 from datatrove.pipeline.base import PipelineStep
 
 from course_lib.corpus import webtext
-from course_lib.corpus.repeats import Flags, Positions, Signatures, near_repeated, repeated
+from course_lib.corpus.repeats import Flags, Positions, SignatureReader, near_repeated, repeated
 from course_lib.corpus.report import CorpusReport
 from course_lib.corpus.wikipedia import extract
 from course_lib.errors import CourseError, one_line
@@ -93,9 +93,9 @@ class Stage(PipelineStep):  # type: ignore[misc]
             missing = sorted({*self.before(self.settings).units()} - {*self.store.done(self.before.name)})
             if missing:
                 raise CourseError(f"{self.before.name}: {len(missing)} units are not done, such as {missing[0]}")
-        mine = self.units()[rank::world_size]
+        units_of_task = self.units()[rank::world_size]
         done = self.store.done(self.name)
-        left = [unit for unit in mine if unit not in done]
+        left = [unit for unit in units_of_task if unit not in done]
         # There as long as the task has work; the status reads it.
         record = f"logs/{self.name}/progress/{rank:05}.json"
         state: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
@@ -191,13 +191,15 @@ class _WebShards(Stage):
 class _Search(Stage):
     """A stage whose units are ranges of a column; it finds the keys of values that occur earlier."""
 
-    kind, column, kept = tr_noop("range"), "", ""
+    kind = tr_noop("range")
+    # The column, and the stage with the files that say which of its values are searched ("": all).
+    column, mask_stage = "", ""
 
     def units(self) -> list[str]:
         return search.ranges(self.store, self.column)
 
     def work(self, unit: str, folder: Path) -> None:
-        found = np.sort(repeated(*search.read_range(self.store, self.column, unit, self.kept)))
+        found = np.sort(repeated(*search.read_range(self.store, self.column, unit, self.mask_stage)))
         np.save(folder / f"{unit}.npy", found[np.newaxis])
 
 
@@ -229,7 +231,7 @@ class Near(_Search):
         order = np.argsort(later)
         np.save(folder / f"{unit}.npy", np.stack([later[order], earlier[order]]))
 
-    def _signatures(self) -> Signatures:
+    def _signatures(self) -> SignatureReader:
         """Return a function that reads the signatures of documents by their keys."""
         num_perm = self.settings.cleaning.dedup.num_perm
 
@@ -249,7 +251,7 @@ class Near(_Search):
 
 
 class Lines(_WebShards):
-    """Marks the long lines of all documents that are no repeats."""
+    """Says which long lines are in documents that stay, so that only these are searched."""
 
     name = "lines"
     before = Near
@@ -262,7 +264,7 @@ class Lines(_WebShards):
 class RepeatedLines(_Search):
     """Finds long lines that occur earlier in the corpus."""
 
-    name, column, kept = "repeated-lines", "lines", "lines"
+    name, column, mask_stage = "repeated-lines", "lines", "lines"
     before = Lines
 
 
@@ -275,7 +277,7 @@ class Clean(_WebShards):
     def work(self, unit: str, folder: Path) -> dict[str, Any]:
         cleaning = self.settings.cleaning
         exact, earliest = self.repeats(unit)
-        reasons = np.full(len(exact), webtext.KEPT)
+        reasons = np.full(len(exact), webtext.UNIQUE)
         for shard in np.unique(earliest[earliest >= 0] >> 32).tolist():
             near = np.flatnonzero(earliest >> 32 == shard)
             reasons[near] = self.column(f"{shard:05}", "numbers")[earliest[near] & LOW]
@@ -285,7 +287,7 @@ class Clean(_WebShards):
         lines[search.keys_of(self.store, "repeated-lines", int(unit))[0] & LOW] = True
         report = CorpusReport(examples=cleaning.examples)
         with self.store.reading(f"documents/{unit}.documents") as (path,), open(folder / f"{unit}.jsonl", "wb") as out:
-            for batch in webtext.read_left(path, reasons, counts, lines):
+            for batch in webtext.read_filtered(path, reasons, counts, lines):
                 part, written = webtext.remove_repeats(cleaning, batch)
                 report.merge(part)
                 out.write(written)

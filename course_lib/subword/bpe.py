@@ -6,7 +6,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 
 from course_lib.errors import CourseError
-from course_lib.japanese.marks import ESCAPE, ESCAPES, MARK, mark
+from course_lib.japanese.segment import ESCAPE, ESCAPES, SPACE, escape_spaces
 from course_lib.subword import folder, text
 from course_lib.subword.config import SPECIALS, UNKNOWN, BpeConfig
 
@@ -24,10 +24,10 @@ def train_bpe(
     settings = settings or BpeConfig()
     first = [*SPECIALS, *(BYTES if settings.byte_fallback else ()), *(ESCAPES if settings.lossless else ())]
     with text.training(sources, target) as (segmented, product, work):
-        files = text.as_lines(sources, segmented, work, mark if settings.lossless else str)
+        files = text.as_lines(sources, segmented, work, escape_spaces if settings.lossless else str)
         files = text.sample(files, settings.input_sentence_size, work)
         # The alphabet is chosen here, because the library chooses randomly among equally rare characters.
-        always, never = (MARK, ESCAPE) if settings.lossless else ("", "")
+        always, never = (SPACE, ESCAPE) if settings.lossless else ("", "")
         alphabet = text.alphabet(files, settings.limit_alphabet, always, never)
         trainer = trainers.BpeTrainer(
             vocab_size=settings.vocab_size,
@@ -39,9 +39,9 @@ def train_bpe(
         )
         tokenizer = _with_whitespace(models.BPE(unk_token=UNKNOWN, byte_fallback=settings.byte_fallback))
         tokenizer.train([str(path) for path in files], trainer)
-        # During training, byte tokens and marks were special tokens, so that they got the first ids. From here on, byte
-        # tokens are ordinary entries, and marks are added tokens, which are matched before the pre-tokenizer can split
-        # them.
+        # During training, byte tokens and escapes (␛n) were special tokens, so that they got the first ids. From here
+        # on, byte tokens are ordinary entries, and escapes are added tokens, which are matched before the pre-tokenizer
+        # can split them.
         tokenizer = _with_whitespace(tokenizer.model)
         if segmented or not settings.lossless:
             tokenizer.add_special_tokens(list(SPECIALS))

@@ -28,7 +28,7 @@ class Measures:
     crossing: float  # share of tokens that contain a word boundary found by the segmenter
     lossless: float  # share of sentences that decoding restores to their normalized text
     speed: float  # encoding speed, without preparation [MB per second]
-    whole_speed: float  # encoding speed, with preparation: marks and segmentation [MB per second]
+    whole_speed: float  # encoding speed, with preparation: normalization and segmentation [MB per second]
 
 
 def compare(codecs: Mapping[str, Codec], sentences: Sequence[str]) -> list[Measures]:
@@ -47,7 +47,8 @@ def overlap(first: Codec, second: Codec, shortest: int = 1) -> float:
 
 def entries(codec: Codec) -> list[str]:
     """Return a vocabulary's entries without ▁, special tokens and byte tokens; an entry can occur twice."""
-    listed = (token.replace(WORD, "") for token in codec.tokenizer.get_vocab() if not FIXED.fullmatch(token))
+    tokens = (token for token in codec.tokenizer.get_vocab() if not FIXED.fullmatch(token))
+    listed = (token.replace(WORD, "") for token in tokens)
     return [entry for entry in listed if entry]
 
 

@@ -44,11 +44,15 @@ def merge_tree(word: str, merges: Sequence[tuple[str, str]]) -> list[Merged]:
 
 def segmentations(text: str, scores: Mapping[str, float]) -> list[tuple[float, tuple[str, ...]]]:
     """Return all segmentations of a text into pieces, best first, with their sums of log probabilities [nats]."""
+    # For each position, the segmentations of the text before it.
     found: list[list[tuple[float, tuple[str, ...]]]] = [[(0.0, ())]]
     for end in range(1, len(text) + 1):
-        pieces = ((start, text[start:end]) for start in range(end))
-        known = ((start, piece) for start, piece in pieces if piece in scores)
-        found.append([(s + scores[piece], (*path, piece)) for start, piece in known for s, path in found[start]])
+        ending: list[tuple[float, tuple[str, ...]]] = []
+        for start in range(end):
+            piece = text[start:end]
+            if piece in scores:
+                ending += [(score + scores[piece], (*path, piece)) for score, path in found[start]]
+        found.append(ending)
     return sorted(found[-1], key=lambda each: (-each[0], each[1]))
 
 

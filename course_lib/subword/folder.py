@@ -11,7 +11,8 @@ from tokenizers import Regex, Tokenizer, decoders
 
 from course_lib.checkpoints import tokenizer_json
 from course_lib.files import read_record, write_json
-from course_lib.japanese.marks import CUT, NEWLINE, REPLACEMENTS, mark
+from course_lib.japanese import normalize, segment
+from course_lib.japanese.segment import CUT, NEWLINE, REPLACEMENTS, escape_spaces
 from course_lib.subword.config import BEGIN, END, UNKNOWN
 
 # sentencepiece's symbol for a space.
@@ -23,7 +24,7 @@ class Preparation:
     """How text is prepared before the tokenizer encodes it."""
 
     segmented: bool  # words are separated by spaces
-    marked: bool  # original spaces are written as ␣ (japanese/marks.py), so that decoding can restore them
+    marked: bool  # original spaces are written as ␣ (japanese/segment.py), so that decoding can restore them
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,10 @@ class Codec:
     preparation: Preparation
 
     def prepare(self, text: str) -> str:
-        """Return the text normalized, and also segmented and marked if the tokenizer was trained on such text."""
-        # Imported here, because training needs neither of them and they use 1 MB of memory.
-        from course_lib.japanese import normalize, segment
-
+        """Return the text normalized, and also segmented and with ␣ if the tokenizer was trained on such text."""
         text = normalize(text)
         if not self.preparation.segmented:
-            return mark(text) if self.preparation.marked else text
+            return escape_spaces(text) if self.preparation.marked else text
         text = segment(text, self.preparation.marked)
         if not self.preparation.marked:
             return text
@@ -89,13 +87,14 @@ def save(tokenizer: Tokenizer, preparation: Preparation, folder: Path) -> None:
     write_json(folder / "tokenizer_config.json", config)
 
 
-def lossless_decoder(byte_fallback: bool, word_mark: str = "") -> Any:
-    """Return a decoder that joins tokens and byte tokens and undoes marks in the order of `japanese.marks.unmark`.
+def lossless_decoder(byte_fallback: bool, word_symbol: str = "") -> Any:
+    """Return a decoder that joins tokens and byte tokens and restores spaces, as `japanese.segment.restore_spaces`.
 
-    A ␛ without its letter, because the text is cut or a model made a mistake, is dropped. `word_mark` is
+    A ␛ without its letter, because the text is cut or a model made a mistake, is dropped. `word_symbol` is
     sentencepiece's ▁ if the tokens contain it; it stands for a space added by the segmenter and is removed.
     """
     *others, escape = REPLACEMENTS
-    replacements: list[tuple[Any, str]] = [*([(word_mark, "")] if word_mark else []), *others, (Regex(CUT), ""), escape]
+    replacements: list[tuple[Any, str]] = [(word_symbol, "")] if word_symbol else []
+    replacements += [*others, (Regex(CUT), ""), escape]
     steps: list[Any] = [decoders.ByteFallback()] if byte_fallback else []
     return decoders.Sequence([*steps, decoders.Fuse(), *(decoders.Replace(*pair) for pair in replacements)])

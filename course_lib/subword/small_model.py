@@ -82,8 +82,8 @@ def _trained(codec: Codec, stream: npt.NDArray[np.int64], seed: int, settings: S
     passes = range(steps * settings.batch // sequences + 1)
     starts = [rng.permutation(sequences) * length + rng.integers(0, (len(stream) - 1) % length + 1) for _ in passes]
     order = np.concatenate(starts)[: steps * settings.batch]
-    chosen = (order[at : at + settings.batch, None] for at in range(0, len(order), settings.batch))
-    batches = (torch.from_numpy(stream[first + np.arange(length + 1)]) for first in chosen)
+    firsts = (order[at : at + settings.batch, None] for at in range(0, len(order), settings.batch))
+    batches = (torch.from_numpy(stream[first + np.arange(length + 1)]) for first in firsts)
 
     def loss(ids: Tensor) -> Tensor:
         return functional.cross_entropy(model(ids[:, :-1]).logits.flatten(0, 1), ids[:, 1:].flatten())

@@ -67,7 +67,8 @@ def lines(paths: Iterable[Path]) -> Iterator[str]:
 def alphabet(paths: Iterable[Path], limit: int, always: str = "", never: str = "") -> list[str]:
     """Return at most `limit` characters, sorted by code point: `always` and the most frequent ones, without whitespace.
 
-    Among equally frequent ones, the smaller code points come first, so that the same text gives the same alphabet.
+    Characters in `never` are left out. Among equally frequent ones, the smaller code points come first, so that the
+    same text gives the same alphabet.
     """
     counts: Counter[str] = Counter()
     for line in lines(paths):
@@ -81,7 +82,7 @@ def drawn(paths: Iterable[Path], count: int, wanted: int) -> Iterator[str]:
     """Yield `wanted` (0: all) of the `count` lines of files, drawn at random, the same ones in every call."""
     rng, missing = random.Random(0), min(wanted or count, count)
     for left, line in zip(range(count, 0, -1), lines(paths), strict=True):
-        # Selection sampling (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S) needs one pass and holds no
+        # Selection sampling (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S) needs one pass and has no
         # lines in memory.
         if missing == left or rng.random() * left < missing:
             missing -= 1

@@ -14,14 +14,14 @@ import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from course_lib.errors import CourseError
-from course_lib.japanese.marks import ESCAPES, MARK
+from course_lib.japanese.segment import ESCAPES, SPACE
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, SPECIALS, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
 
 # Scores: a piece with score NEVER is never chosen; a piece with score ALWAYS is chosen wherever possible.
 NEVER, ALWAYS = -1e5, 1e5
-# sentencepiece's mark for the boundaries and rare characters of its training text.
+# sentencepiece's symbol for the boundaries and rare characters of its training text.
 RESERVED = "▅ (U+2585)"
 # Code points that no text has: https://www.unicode.org/faq/private_use.html#nonchar1
 NO_CHARACTERS = range(0xFDD0, 0xFDF0)
@@ -52,7 +52,7 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
                 byte_fallback=settings.byte_fallback,
                 max_sentence_length=settings.max_sentence_length,
                 num_threads=settings.threads,
-                required_chars=MARK if segmented else "",
+                required_chars=SPACE if segmented else "",
                 user_defined_symbols=list(ESCAPES) if segmented else [],
                 # The text is already normalized as in chapter 2, and decoding must restore that text.
                 normalization_rule_name="identity",
@@ -103,7 +103,7 @@ def to_tokenizers(processor: Any, segmented: bool) -> Tokenizer:
     names = [processor.id_to_piece(i) for i in range(count)]
     byte_names = [name for i, name in enumerate(names) if processor.is_byte(i)]
     fallback = bool(byte_names)
-    # Text that spells out <0x41> must not become that byte, and a mark must never be split. sentencepiece has rules for
+    # Text that spells out <0x41> must not become that byte, and ␛n must never be split. sentencepiece has rules for
     # both, but `tokenizers` does not, so the scores enforce them. Nor must <s> become that token: segmentation parts <
     # from s, but raw text can have it.
     fixed = dict.fromkeys(byte_names, NEVER)

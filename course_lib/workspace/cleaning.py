@@ -42,7 +42,7 @@ class Removal:
 
     def add(self, path: Path, written: list[Path], lock: Path, seconds: float = 0.0) -> None:
         """Note a product or run, the files and folders of it that are removed, and what it took to build."""
-        if files.is_held(lock):
+        if files.is_locked(lock):
             self.used.append(path)
             return
         size = sum(file.stat().st_size for each in written for file in files_in(each))
@@ -51,7 +51,7 @@ class Removal:
 
     def add_leftover(self, path: Path, lock: Path) -> None:
         """Note a lock or a temporary file or folder."""
-        if files.is_held(lock):
+        if files.is_locked(lock):
             self.used.append(path)
         else:
             self._note([path], lock)
@@ -64,7 +64,7 @@ class Removal:
         """Remove the files and runs, then the folders that are empty."""
         for path in self.paths:
             # A command may have started since the paths were noted.
-            if files.is_held(self.locks[path]):
+            if files.is_locked(self.locks[path]):
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

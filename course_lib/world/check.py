@@ -38,16 +38,27 @@ class Verdict:
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], Genre, str, str]]:
-    """Return what matches the sentences of each wording. A group is a fact and a number: a fact may come twice."""
+    """Return a pattern for each wording of each genre: (pattern, genre, kind, wording).
+
+    A group of the pattern is named by its fact and a number, because a wording may have a fact twice.
+    """
     found = []
     for genre in GENRES:
-        for kind, wording in ((kind, one) for kind, wordings in genre.wordings.items() for one in wordings):
-            parts = FIELD.split(re.escape(wording))
-            for place in range(1, len(parts), 2):
-                longest_first = sorted(map(str, genre.known[0][parts[place]]), key=len, reverse=True)
-                parts[place] = f"(?P<{parts[place]}_{place}>{'|'.join(longest_first)})"
-            found.append((re.compile("".join(parts)), genre, kind, wording))
+        for kind, wordings in genre.wordings.items():
+            for wording in wordings:
+                found.append((re.compile(_pattern(wording, genre)), genre, kind, wording))
     return found
+
+
+def _pattern(wording: str, genre: Genre) -> str:
+    """Return a regular expression for the sentences of a wording, with a group for each fact in it."""
+    # The parts at odd indices are the names of the facts.
+    parts = FIELD.split(re.escape(wording))
+    for index in range(1, len(parts), 2):
+        fact = parts[index]
+        longest_first = sorted(map(str, genre.known.values[fact]), key=len, reverse=True)
+        parts[index] = f"(?P<{fact}_{index}>{'|'.join(longest_first)})"
+    return "".join(parts)
 
 
 @cache
@@ -75,16 +86,20 @@ def check(text: str) -> Verdict:
     if not known:
         return Verdict(sentences, read, None, [])
     genre = Counter(reading.genre for reading in known).most_common(1)[0][0]
-    own = [reading for reading in known if reading.genre is genre]
-    told = tuple(reading.kind for reading in own)
-    wrong = ["genre"] * (len(own) < len(known))
-    wrong += ["plot"] * (len(own) == len(sentences) and told not in genre.known[1])
+    of_genre = [reading for reading in known if reading.genre is genre]
+    kinds = tuple(reading.kind for reading in of_genre)
+    wrong: list[str] = []
+    if len(of_genre) < len(known):
+        wrong.append("genre")
+    if len(of_genre) == len(sentences) and kinds not in genre.known.orders:
+        wrong.append("plot")
     values: dict[str, Any] = {}
-    for reading in own:
+    for reading in of_genre:
         for name, value in reading.facts.items():
             values.setdefault(name, set()).add(value)
     wrong += [name for name, several in values.items() if len(several) > 1]
-    facts = {name: min(several) for name, several in values.items() if len(several) == 1} | {"told": {*told}}
+    facts = {name: min(several) for name, several in values.items() if len(several) == 1}
+    facts["told"] = {*kinds}
     for name, rule in genre.rules.items():
         needed = inspect.signature(rule).parameters
         if facts.keys() >= needed.keys() and not rule(*(facts[one] for one in needed)):

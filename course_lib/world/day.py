@@ -2,8 +2,7 @@
 
 import re
 
-from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
-from course_lib.world.words import PEOPLE
+from course_lib.world.genre import PEOPLE, Draw, Facts, Genre, Rules, wordings
 
 WEEKDAYS = ("月曜日", "火曜日", "水曜日", "木曜日", "金曜日", "土曜日", "日曜日")
 SKIES = ("いい天気", "くもり", "雨", "雪")

@@ -1,4 +1,6 @@
-"""What a genre is, and how one of its documents is drawn: facts first, then a wording for each sentence."""
+"""What a genre is, how one of its documents is drawn (facts first, then a wording for each sentence), and names of
+people and cities that several genres use.
+"""
 
 import math
 import random
@@ -6,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 Value = str | int
 Facts = dict[str, Value]
@@ -14,6 +16,12 @@ Rules = Mapping[str, Callable[..., bool]]
 T = TypeVar("T")
 # Draws that show all values and orders of a genre; the rarest order (snow and gusts) has a probability of 0.07 %.
 DRAWS = 10_000
+PEOPLE = (
+    *("健太", "美咲", "翔太", "陽菜", "大輔", "葵"),
+    *("直樹", "さくら", "拓也", "結衣", "悠斗", "千尋"),
+)
+# Cities with about the same temperatures.
+CITIES = ("東京", "横浜", "名古屋", "京都", "大阪", "神戸", "広島", "福岡")
 
 
 class Draw:
@@ -46,6 +54,13 @@ def wordings(text: str) -> dict[str, list[str]]:
     return found
 
 
+class Known(NamedTuple):
+    """What a genre's documents can have: all values of each fact, and all orders of the kinds of their sentences."""
+
+    values: dict[str, list[Value]]
+    orders: set[tuple[str, ...]]
+
+
 @dataclass(frozen=True, eq=False)
 class Genre:
     """A kind of text.
@@ -61,8 +76,8 @@ class Genre:
     rules: Rules
 
     @cached_property
-    def known(self) -> tuple[dict[str, list[Value]], set[tuple[str, ...]]]:
-        """All values of each fact, and all orders that the kinds of sentences can have."""
+    def known(self) -> Known:
+        """The values and orders that occur in DRAWS documents."""
         draw, orders = Draw(random.Random(0)), set[tuple[str, ...]]()
         values = defaultdict[str, set[Value]](set)
         for _ in range(DRAWS):
@@ -70,7 +85,7 @@ class Genre:
             orders.add((*kinds,))
             for name, value in facts.items():
                 values[name].add(value)
-        return {name: sorted(several, key=str) for name, several in values.items()}, orders
+        return Known({name: sorted(several, key=str) for name, several in values.items()}, orders)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ def documents(number: int, seed: int, genres: tuple[Genre, ...] = GENRES) -> Ite
 
     Its bits are those of its genre, its facts and its wordings together.
     """
-    for place in range(number):
-        yield write(genres, random.Random(f"{seed}/{place}"))
+    for index in range(number):
+        yield write(genres, random.Random(f"{seed}/{index}"))
 
 
 def write_documents(target: Path, number: int, seed: int, genres: tuple[Genre, ...] = GENRES) -> dict[str, float]:

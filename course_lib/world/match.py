@@ -1,7 +1,6 @@
 """Reports of matches: one of the two teams wins, with more points. Polite form."""
 
-from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
-from course_lib.world.words import CITIES, PEOPLE
+from course_lib.world.genre import CITIES, PEOPLE, Draw, Facts, Genre, Rules, wordings
 
 SPORTS = ("サッカー", "ホッケー")
 VENUES = ("市立競技場", "市民グラウンド", "大学のグラウンド", "中央競技場", "海辺の競技場")

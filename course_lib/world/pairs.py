@@ -39,7 +39,7 @@ def pairs(document: Document, rng: random.Random) -> Iterator[Pair]:
         assert reading
         for fact, value in reading.facts.items():
             if fact in stated:
-                wrong = rng.choice([other for other in reading.genre.known[0][fact] if other != value])
+                wrong = rng.choice([other for other in reading.genre.known.values[fact] if other != value])
                 bad = before + reading.wording.format(**reading.facts | {fact: wrong})
                 yield Pair(before + sentence, bad, fact, len(before) - stated[fact])
         before += sentence
@@ -51,8 +51,8 @@ def by_distance(each: int = 120) -> list[tuple[str, Pair]]:
     rng, drawn = random.Random(SEED), documents(100 * each, SEED)
     found: dict[str, list[Pair]] = {name: [] for name in DISTANCES}
     while missing := [name for name in DISTANCES if len(found[name]) < each]:
-        own = [*pairs(next(drawn), rng)]
-        wanted = [(name, pair) for name in missing for pair in own if pair.distance in DISTANCES[name]]
+        candidates = [*pairs(next(drawn), rng)]
+        wanted = [(name, pair) for name in missing for pair in candidates if pair.distance in DISTANCES[name]]
         if wanted:
             name, pair = rng.choice(wanted)
             found[name].append(pair)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class _State:
-    """Passages that end at the same places: the longest has `length` sentences, the next shorter ones are `link`'s."""
+    """Passages that end at the same positions: the longest has `length` sentences; `link` has the next shorter ones."""
 
     length: int
     link: int = -1
@@ -24,11 +24,11 @@ class Passages:
         """Read texts, each as its sentences."""
         self.numbers: dict[str, int] = {}
         self.states, self.last = [_State(0)], 0
-        for place, text in enumerate(texts):
+        for index, text in enumerate(texts):
             for sentence in text:
                 self._add(self.numbers.setdefault(sentence, len(self.numbers)))
             # No sentence has this number, so no passage goes beyond its text.
-            self._add(-1 - place)
+            self._add(-1 - index)
 
     def _add(self, number: int) -> None:
         """Append a sentence to the text of all texts."""
@@ -63,9 +63,9 @@ class Passages:
             while number not in self.states[state].following:
                 # Leave out sentences at the beginning of the passage.
                 state = self.states[state].link
-                kept = self.states[state].length
-                characters -= sum(map(len, text[at - sentences : at - kept]))
-                sentences = kept
+                shorter = self.states[state].length
+                characters -= sum(map(len, text[at - sentences : at - shorter]))
+                sentences = shorter
             state, sentences = self.states[state].following[number], sentences + 1
             characters += len(sentence)
             longest = max(longest, characters)

@@ -1,7 +1,6 @@
 """Tales: somebody loses a thing, and finds it again with the help of a passer-by or of a pet. Polite form."""
 
-from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
-from course_lib.world.words import PEOPLE
+from course_lib.world.genre import PEOPLE, Draw, Facts, Genre, Rules, wordings
 
 PETS = {"犬": "ポチ", "猫": "ミケ", "うさぎ": "モモ"}
 ITEMS = {"帽子": "赤い", "傘": "青い", "手袋": "白い", "かばん": "黄色い", "笛": "銀色の"}

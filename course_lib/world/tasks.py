@@ -70,10 +70,11 @@ def questions(document: Document) -> list[tuple[str, str, str]]:
 
 def asked_for(question: str) -> str | None:
     """Return the name of the fact that a question of QUESTIONS asks for, as in `questions`; None for another one."""
-    for wording in (one for of_genre in QUESTIONS.values() for one in of_genre):
-        form, _, answer = wording.partition("。")
-        if re.fullmatch(re.sub(r"\{\w+\}", ".+", form), question.removesuffix("。")):
-            return answer[1 : answer.index("}")]
+    for wordings_of_genre in QUESTIONS.values():
+        for wording in wordings_of_genre:
+            form, _, answer = wording.partition("。")
+            if re.fullmatch(re.sub(r"\{\w+\}", ".+", form), question.removesuffix("。")):
+                return answer[1 : answer.index("}")]
     return None
 
 
@@ -82,8 +83,9 @@ def plain(sentence: str) -> str | None:
     for reading in readings(sentence):
         # A diary names the day by its own words: today.
         if reading.genre is day.LETTER and reading.kind in day.DIARY.wordings and reading.kind != "day":
-            place = day.LETTER.wordings[reading.kind].index(reading.wording)
-            return day.DIARY.wordings[reading.kind][place].format(**reading.facts)
+            # The polite and the plain wording have the same index.
+            index = day.LETTER.wordings[reading.kind].index(reading.wording)
+            return day.DIARY.wordings[reading.kind][index].format(**reading.facts)
     return None
 
 
@@ -102,8 +104,9 @@ def write_pairs(folder: Path, number: int, seed: int) -> dict[str, int]:
     REPEATED, `plain-once` the others, whose facts no other sentence of a letter repeats.
     """
     found: dict[str, dict[str, str]] = {"title": {}, "question": {}, "plain": {}, "plain-once": {}}
-    for place, document in enumerate(documents(number, seed)):
-        question, answer, _fact = (asked := questions(document))[place % len(asked)]
+    for index, document in enumerate(documents(number, seed)):
+        asked = questions(document)
+        question, answer, _fact = asked[index % len(asked)]
         found["question"][document.text + question] = answer
     for document in documents(number, seed, TITLED):
         found["title"][document.text] = title(document) or ""

@@ -1,7 +1,6 @@
 """Weather forecasts: temperatures fit the season, advice fits the sky. Polite form."""
 
-from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
-from course_lib.world.words import CITIES
+from course_lib.world.genre import CITIES, Draw, Facts, Genre, Rules, wordings
 
 INLAND = ("京都",)
 # season: its maxima; the minimum is lower by so many degrees
@@ -60,7 +59,7 @@ ADVICE = {"umbrella", "slippery", "folding", "bright", "dull"}
 
 
 def draw(draw: Draw) -> tuple[Facts, list[str]]:
-    """Draw place, season, temperatures, sky and wind."""
+    """Draw area, season, temperatures, sky and wind."""
     area, season = draw.one(CITIES), draw.one(SEASONS)
     maxima, less = SEASONS[season]
     high = draw.one(maxima)

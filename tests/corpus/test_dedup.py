@@ -25,10 +25,10 @@ def written() -> list[str]:
     chosen: list[str] = []
     runs: list[set[str]] = []
     for text in sorted(texts, key=len, reverse=True):
-        own = {text[at : at + 4] for at in range(len(text) - 3)}
-        if len(text) >= 300 and all(len(own & other) < 0.1 * len(own | other) for other in runs):
+        grams = {text[at : at + 4] for at in range(len(text) - 3)}
+        if len(text) >= 300 and all(len(grams & other) < 0.1 * len(grams | other) for other in runs):
             chosen.append(text)
-            runs.append(own)
+            runs.append(grams)
     assert len(chosen) > 100
     return chosen
 

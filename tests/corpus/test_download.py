@@ -130,11 +130,11 @@ def test_a_killed_process_leaves_a_part_that_is_continued(mirror: Mirror, tmp_pa
     until(lambda: part.exists() and part.stat().st_size > 100_000, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    kept = part.stat().st_size
-    assert kept > 100_000 and body.startswith(part.read_bytes())
+    received = part.stat().st_size
+    assert received > 100_000 and body.startswith(part.read_bytes())
     assert not (tmp_path / DATED).exists()
     assert download("jawiki", tmp_path, "20261101", config(mirror)).read_bytes() == body
-    assert mirror.of(path)[1].range == f"bytes={kept}-"
+    assert mirror.of(path)[1].range == f"bytes={received}-"
 
 
 def test_two_downloads_of_one_file_do_not_meet(mirror: Mirror, tmp_path: Path) -> None:

@@ -32,5 +32,5 @@ def test_width_and_white_space_make_no_difference(left: str, right: str) -> None
 @given(st.text(st.characters(codec="utf8", exclude_characters="ﾞﾟ\0"), max_size=30))
 def test_folding_is_nfkc_wherever_that_gives_one_character(text: str) -> None:
     normal = {character: unicodedata.normalize("NFKC", character) for character in text}
-    kept = [c for c in text if len(normal[c]) == 1 and not c.isspace() and not unicodedata.combining(c)]
-    assert folded("".join(kept)).tolist() == [ord(normal[character]) for character in kept]
+    compared = [c for c in text if len(normal[c]) == 1 and not c.isspace() and not unicodedata.combining(c)]
+    assert folded("".join(compared)).tolist() == [ord(normal[character]) for character in compared]

@@ -97,8 +97,9 @@ def test_precision_and_recall_on_lines_by_hand(kind: str, expected: tuple[int, i
 def test_precision_and_recall_on_lines_of_another_author(kind: str, expected: tuple[int, int, int]) -> None:
     """Missed: [at] for @, and a postal code with neither 〒 nor 郵便番号 nor a prefecture."""
     found = [(mask_personal(line)[1][kind], kind in kinds.split(",")) for line, kinds in SECOND]
-    right, wrong = sum(min(count, held) for count, held in found), sum(max(0, count - held) for count, held in found)
-    assert (right, wrong, sum(held for _, held in found)) == expected
+    right = sum(min(count, present) for count, present in found)
+    wrong = sum(max(0, count - present) for count, present in found)
+    assert (right, wrong, sum(present for _, present in found)) == expected
 
 
 def test_only_the_item_is_replaced() -> None:

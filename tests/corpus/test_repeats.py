@@ -25,15 +25,15 @@ def column(path: Path, values: list[int]) -> Path:
     st.sampled_from([1, 3, 1000]),
 )
 def test_exact_repeats_are_those_with_an_earlier_equal(values: list[int], chance, size: int) -> None:
-    kept = [chance.random() < 0.7 for _ in values]
+    mask = [chance.random() < 0.7 for _ in values]
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeats, "SLICE", size)
         path = column(Path(folder, "column"), values)
-        np.array(kept, dtype=np.bool_).tofile(Path(folder, "kept"))
+        np.array(mask, dtype=np.bool_).tofile(Path(folder, "mask"))
         assert repeats.repeats(path).tolist() == [value in values[:at] for at, value in enumerate(values)]
-        earlier = [[value for value, use in zip(values[:at], kept) if use] for at in range(len(values))]
-        assert repeats.repeats(path, Path(folder, "kept")).tolist() == [
-            use and value in before for value, use, before in zip(values, kept, earlier)
+        earlier = [[value for value, use in zip(values[:at], mask) if use] for at in range(len(values))]
+        assert repeats.repeats(path, Path(folder, "mask")).tolist() == [
+            use and value in before for value, use, before in zip(values, mask, earlier)
         ]
 
 

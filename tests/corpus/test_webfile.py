@@ -65,7 +65,7 @@ def test_long_lines_are_left_out_and_counted(tmp_path: Path) -> None:
     content = b"a" * 10 + b"\n" + b"b" * 11 + b"\nafter\n\n" + b"c" * 50 + b"\n\nlast\n" + b"d" * 99
     batches, _ = read(tmp_path / "a.txt", content, max_line=10)
     assert lines(batches) == [["aaaaaaaaaa", "after"], [], ["last"]]
-    assert sum(batch.long_lines for batch in batches) == 3
+    assert sum(batch.too_long for batch in batches) == 3
 
 
 def test_a_line_of_50_mb_takes_no_memory(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def balanced(report: CorpusReport) -> bool:
 def test_repeats_go_and_different_documents_stay(tmp_path: Path) -> None:
     copy = near_copy(BREAD, random.Random(0), 0.03, 0.05)
     spaced = RIVER.replace("。", "。 ").replace("\n", "\n　")
-    kept, report = clean(tmp_path, RIVER, BREAD, "続きを読む", spaced, copy, TRAIN)
-    assert kept == {"1": RIVER, "2": BREAD, "6": TRAIN}
+    cleaned, report = clean(tmp_path, RIVER, BREAD, "続きを読む", spaced, copy, TRAIN)
+    assert cleaned == {"1": RIVER, "2": BREAD, "6": TRAIN}
     assert taken(report) == {"too_short": 1, "duplicate": 1, "near_duplicate": 1}
     assert report.removed["near_duplicate"].examples[0]["note"] == "like 2"
     assert report.removed["too_short"].examples == [{"id": "3", "text": "続きを読む", "note": "5"}]
@@ -65,17 +65,17 @@ def test_repeated_long_lines_go_and_short_ones_stay(tmp_path: Path) -> None:
     notice = "この連載は毎月第二金曜日に更新しています。感想をお待ちしています。"
     documents = [f"{text}\n「はい。」\n{notice}" for text in (RIVER, BREAD, TRAIN)]
     only = f"{notice}\n「はい。」\nきょうはお休みです。\n" + RIVER.split("\n")[0] + "\n" + BREAD.split("\n")[0]
-    kept, report = clean(tmp_path, *documents, only, settings=WebtextConfig(dedup=EXACT))
-    assert kept["1"] == documents[0]
-    assert kept["2"] == f"{BREAD}\n「はい。」" and kept["3"] == f"{TRAIN}\n「はい。」"
+    cleaned, report = clean(tmp_path, *documents, only, settings=WebtextConfig(dedup=EXACT))
+    assert cleaned["1"] == documents[0]
+    assert cleaned["2"] == f"{BREAD}\n「はい。」" and cleaned["3"] == f"{TRAIN}\n「はい。」"
     assert taken(report) == {"repeated_lines": 1} and report.lines["duplicate_line"].count == 2 + 3
     assert balanced(report)
 
 
 def test_lines_are_cleaned(tmp_path: Path) -> None:
     dirty = RIVER.replace("\n", " \x00\r\n　").replace("散歩", "散\u200b歩\x07").replace("親子", "親子👨\u200d👧")
-    kept, _ = clean(tmp_path, "\ufeff" + dirty)
-    assert kept["1"] == RIVER.replace("親子", "親子👨\u200d👧")
+    cleaned, _ = clean(tmp_path, "\ufeff" + dirty)
+    assert cleaned["1"] == RIVER.replace("親子", "親子👨\u200d👧")
 
 
 def test_lines_that_are_not_utf8_are_skipped_and_counted(tmp_path: Path) -> None:

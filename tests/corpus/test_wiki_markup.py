@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from course_lib.corpus.report import characters
-from course_lib.corpus.wikitext import LANGUAGES, MARK, NONCHARACTERS, PARAMETERS_END, to_text
+from course_lib.corpus.wikitext import GAP, LANGUAGES, NONCHARACTERS, PARAMETERS_END, to_text
 
 LINKS = [
     ("[[ミッション:インポッシブル]]と[[Re:ゼロから始める異世界生活]]", "ミッション:インポッシブルとRe:ゼロから始める異世界生活"),
@@ -81,7 +81,7 @@ BRACKETS = [
     ("{{small|（{{x}}、小）}}と[[東京|東京（<ref>x</ref>）]]", "（小）と東京"),
     ("{{仮リンク<!-- a -->|表示<!-- b -->|en|X}}と{{年|2000<!-- c -->}}と[[東京|<!-- d -->]]と10<sup>3<!-- e --></sup>", "表示と2000年と東京と10³"),
     ("{{{1|既定値}}}と（{{{2|}}}、読み）と{{{a|{{{b|深い}}}}}}", "既定値と（読み）と深い"),
-    (f"{MARK}、（{MARK}）{PARAMETERS_END}{NONCHARACTERS[2]}と（{{{{x}}}}）", f"{MARK}、（{MARK}）{PARAMETERS_END}{NONCHARACTERS[2]}と"),
+    (f"{GAP}、（{GAP}）{PARAMETERS_END}{NONCHARACTERS[2]}と（{{{{x}}}}）", f"{GAP}、（{GAP}）{PARAMETERS_END}{NONCHARACTERS[2]}と"),
 ]  # fmt: skip
 
 REST = [

@@ -138,7 +138,7 @@ def test_bundled_sample_has_what_the_course_promises(tmp_path: Path) -> None:
     report = extract(workspace.data("jawiki-sample.xml.bz2"), tmp_path / "out.jsonl", WikipediaConfig(), 1)
     assert report.documents_out >= 300
     # The characters that came in are those that went out, of removed pages, and of markup.
-    removed = sum(taken.characters for taken in report.removed.values())
+    removed = sum(each.characters for each in report.removed.values())
     assert report.characters_in == report.characters_out + removed + sum(report.counts.values())
     texts = [orjson.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert sum(len(text.encode()) for text in texts) >= 250_000

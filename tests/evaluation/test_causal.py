@@ -67,7 +67,7 @@ def test_batches_and_padding_change_nothing(generator: Generator, prefix: Prefix
 def test_windows_score_every_token_with_its_context(generator: Generator) -> None:
     scorer = FolderScorer(generator)
     tokens = scorer.tokens(SENTENCE * 9, end=True)
-    assert scorer.room == bases.POSITIONS < len(tokens.target)
+    assert scorer.max_length == bases.POSITIONS < len(tokens.target)
     size, stride = 16, 5
     (found,) = score(scorer, [tokens], WindowSettings(window=size, stride=stride))
     expected = []

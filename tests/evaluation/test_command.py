@@ -33,23 +33,23 @@ PAIRS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one model of each family, a prefix, documents and pairs."""
-    place = tmp_path_factory.mktemp("models")
+    models = tmp_path_factory.mktemp("models")
     for family in bases.FAMILIES:
-        (place / family).mkdir()
-        bases.folder(place / family, family)
-    words = load_tokenizer(handmade.write(place / "words", [*LETTERS, *SPECIALS]))
-    build(words).save_pretrained(place / "gptsan" / "tokenizer")
-    words.save_pretrained(place / "gptsan" / "tokenizer")
-    base = place / "gpt_neox" / "tokenizer"
+        (models / family).mkdir()
+        bases.folder(models / family, family)
+    words = load_tokenizer(handmade.write(models / "words", [*LETTERS, *SPECIALS]))
+    build(words).save_pretrained(models / "gptsan" / "tokenizer")
+    words.save_pretrained(models / "gptsan" / "tokenizer")
+    base = models / "gpt_neox" / "tokenizer"
     shape = Shape.of(frozen_base.read_config(base))
     values = torch.randn(4, shape.width, generator=torch.Generator().manual_seed(0))
-    write(Prefix(values, "task", shape=shape), place / "task.safetensors", base_folder=base)
-    (place / "texts").mkdir()
-    (place / "texts" / "a.txt").write_text(f"{SENTENCE}\n\n{OTHER}{SENTENCE}\n", encoding="utf8")
-    with lzma.open(place / "texts" / "b.jsonl.xz", "wt", encoding="utf8") as file:
+    write(Prefix(values, "task", shape=shape), models / "task.safetensors", base_folder=base)
+    (models / "texts").mkdir()
+    (models / "texts" / "a.txt").write_text(f"{SENTENCE}\n\n{OTHER}{SENTENCE}\n", encoding="utf8")
+    with lzma.open(models / "texts" / "b.jsonl.xz", "wt", encoding="utf8") as file:
         file.write(json.dumps({"text": "犬が吠えた。\n外は雨だ！"}) + "\n")
-    (place / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS), encoding="utf8")
-    return place
+    (models / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS), encoding="utf8")
+    return models
 
 
 def course(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

@@ -68,9 +68,9 @@ def leaderboard(folder: Path, name: str, rows: list[dict[str, Any]]) -> Path:
     text = re.sub(r"^dataset_\w+:.*\n", "", source.read_text(encoding="utf8"), flags=re.M)
     data = write(folder / f"{name}.jsonl", rows)
     files = {"train": str(data), "validation": str(data)}
-    own = {"dataset_path": "json", "dataset_kwargs": {"data_files": files}}
+    dataset = {"dataset_path": "json", "dataset_kwargs": {"data_files": files}}
     target = folder / f"{name}.yaml"
-    target.write_text(text.replace(f"ja_leaderboard_{name}", f"own_{name}") + yaml.safe_dump(own), encoding="utf8")
+    target.write_text(text.replace(f"ja_leaderboard_{name}", f"own_{name}") + yaml.safe_dump(dataset), encoding="utf8")
     return target
 
 

@@ -12,7 +12,7 @@ from tests.evaluation.toys import Recorder
 @given(st.lists(st.integers(0, 60), max_size=8), st.integers(2, 20), st.integers(1, 20), st.integers(1, 5))
 def test_every_token_is_scored_once(lengths: list[int], size: int, stride: int, batch: int) -> None:
     stride = min(stride, size)
-    model = Recorder(room=20)
+    model = Recorder(max_length=20)
     sequences = [model.tokens("あ" * length, end=True) for length in lengths]
     found = score(model, sequences, WindowSettings(window=size, stride=stride, batch_size=batch))
     assert [-each.log_probabilities for each in found] == [pytest.approx(range(n + 1)) for n in lengths]
@@ -30,6 +30,6 @@ def test_windows_of_a_text_by_hand() -> None:
 
 @pytest.mark.parametrize(("values", "message"), [({"window": 30}, "room for 20"), ({"stride": 21}, "window .20.")])
 def test_settings_that_the_model_has_no_room_for(values: dict[str, int], message: str) -> None:
-    model = Recorder(room=20)
+    model = Recorder(max_length=20)
     with pytest.raises(UsageError, match=message):
         score(model, [model.tokens("a", end=True)], WindowSettings(**values))

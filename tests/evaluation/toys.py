@@ -12,8 +12,8 @@ END = 0x10FFFF
 class Uniform:
     """Every character, and the end, costs log2(entries) bits."""
 
-    def __init__(self, entries: int, room: int | None = None) -> None:
-        self.entries, self.room = entries, room
+    def __init__(self, entries: int, max_length: int | None = None) -> None:
+        self.entries, self.max_length = entries, max_length
 
     def tokens(self, text: str, end: bool) -> Tokens:
         target = [*map(ord, text), *([END] if end else [])]
@@ -27,10 +27,10 @@ class Uniform:
 
 
 class Recorder(Uniform):
-    """A token's log probability is −(its place in the text): any token missed or scored twice changes the sum."""
+    """A token's log probability is −(its position in the text): any token missed or scored twice changes the sum."""
 
-    def __init__(self, room: int | None = None) -> None:
-        super().__init__(2, room)
+    def __init__(self, max_length: int | None = None) -> None:
+        super().__init__(2, max_length)
         self.seen: list[list[Window]] = []
 
     def score(self, windows: Sequence[Window]) -> list[Scores]:
@@ -44,7 +44,7 @@ class Recorder(Uniform):
 class Table:
     """A character's probability given the one before it: {"ab": P(b | a)}; "^" begins a text, "$" ends it."""
 
-    room = None
+    max_length = None
 
     def __init__(self, table: dict[str, float]) -> None:
         self.table = table

@@ -36,7 +36,7 @@ def test_a_document_costs_what_its_training_example_costs(
         logits = generator.model(torch.tensor([x[:length]]), spout=scorer.vector).logits[0].log_softmax(-1)
     nats = -sum(logits[at, label].item() for at, label in enumerate(y[:length]) if label >= 0)
     found = bits.bits(scorer, [text])
-    assert found.tokens == sum(label >= 0 for label in y) <= scorer.room
+    assert found.tokens == sum(label >= 0 for label in y) <= scorer.max_length
     assert found.bits == pytest.approx(nats / math.log(2), rel=1e-5)
 
 
@@ -51,7 +51,7 @@ def test_batches_padding_and_neighbours_change_nothing(generator: GPTSanGenerato
 def test_later_windows_begin_like_a_training_example(generator: GPTSanGenerator) -> None:
     scorer = GPTSanScorer(generator)
     tokens = scorer.tokens(DOG + "\n" + CAT, end=True)
-    assert len(tokens.target) > scorer.room
+    assert len(tokens.target) > scorer.max_length
     (found,) = score(scorer, [tokens], WindowSettings(window=16, stride=8))
     # the second window: tokens 8 to 23, of which 16 to 23 are scored
     ids = torch.tensor([[scorer.generator.special.sot, scorer.generator.special.seg, *tokens.read[8:24]]])

@@ -34,9 +34,9 @@ def running_lab(folder: Path, workspace: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    own = folder.parent / f"{folder.name}-jupyter"
+    jupyter = folder.parent / f"{folder.name}-jupyter"
     for name, values in SETTINGS.items():
-        file = own / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
+        file = jupyter / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values), encoding="utf8")
     token = secrets.token_hex(16)
@@ -45,15 +45,16 @@ def running_lab(folder: Path, workspace: Path) -> Iterator[str]:
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
         "--LabApp.expose_app_in_browser=True", "--ServerApp.log_level=WARN",
     ]  # fmt: skip
-    places = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
-    places |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces", "IPYTHONDIR": "python"}
+    folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
+    folders |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces", "IPYTHONDIR": "python"}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {name: str(own / place) for name, place in places.items()} | {"COURSE_WORKSPACE": str(workspace)}
-    with open(own / "log.txt", "wb") as log:
+    environment |= {variable: str(jupyter / subfolder) for variable, subfolder in folders.items()}
+    environment["COURSE_WORKSPACE"] = str(workspace)
+    with open(jupyter / "log.txt", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     try:
         _wait_until(lambda: process.poll() is not None or _answers(port, token), lambda: "JupyterLab did not start")
-        assert process.poll() is None, (own / "log.txt").read_text(errors="replace")[-2000:]
+        assert process.poll() is None, (jupyter / "log.txt").read_text(errors="replace")[-2000:]
         yield f"http://127.0.0.1:{port}/doc/tree/{{name}}?token={token}&reset"
     finally:
         process.terminate()

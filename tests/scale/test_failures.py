@@ -56,13 +56,13 @@ def test_a_killed_task_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     # The other worker was stopped as well, maybe between the files of a unit and its marker.
     finished = [f"documents/done/{unit}.json" for unit in store.done("documents")]
     finished += [name for unit in store.done("documents") for name in store.marker("documents", unit)["files"]]
-    kept = {name: (tmp_path / "run" / name).stat().st_mtime_ns for name in finished}
+    before = {name: (tmp_path / "run" / name).stat().st_mtime_ns for name in finished}
     monkeypatch.undo()
     # With fewer tasks: nothing of task 3 is left in the status.
     run(replace(chosen, tasks=2))
-    after = {name: (tmp_path / "run" / name).stat().st_mtime_ns for name in kept}
-    assert after == kept and scaled(chosen.output) == expected
-    assert kept
+    after = {name: (tmp_path / "run" / name).stat().st_mtime_ns for name in before}
+    assert after == before and scaled(chosen.output) == expected
+    assert before
     last = status(chosen.output)
     assert all(one.seconds_left == 0 and not one.failures for one in last) and "all stages are done" in table(last)
 

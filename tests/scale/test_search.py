@@ -17,10 +17,10 @@ def test_ranges_hold_each_kept_hash_once_in_order(tmp_path: Path, monkeypatch: p
     for name in ("documents", "chosen"):
         (tmp_path / name).mkdir()
     for shard in range(3):
-        hashes, kept = rng.choice(choices, 400), rng.random(400) < 0.7
+        hashes, mask = rng.choice(choices, 400), rng.random(400) < 0.7
         hashes.tofile(tmp_path / f"documents/{shard:05}.hashes")
-        kept.tofile(tmp_path / f"chosen/{shard:05}.kept")
-        every += [(int(hashes[at]), (shard << 32) + int(at)) for at in np.flatnonzero(kept)]
+        mask.tofile(tmp_path / f"chosen/{shard:05}.kept")
+        every += [(int(hashes[at]), (shard << 32) + int(at)) for at in np.flatnonzero(mask)]
     store = Store(str(tmp_path))
     monkeypatch.setattr(search, "SLICE", 100)
     parts = search.ranges(store, "hashes")

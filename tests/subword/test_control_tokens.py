@@ -37,8 +37,8 @@ def texts(corpus: str) -> tuple[str, ...]:
     return found if corpus == "plain" else found + ("記号<s>文字</s>と<b>太字</b>、a<b かつ x>y、 <unk> <0x41>。",) * 40
 
 
-def train(place: Path, corpus: str, kind: str, segmented: bool = False) -> Path:
-    source, target = place / f"{corpus}.{'txt' if segmented else 'jsonl'}", place / f"{corpus}-{kind}"
+def train(trained: Path, corpus: str, kind: str, segmented: bool = False) -> Path:
+    source, target = trained / f"{corpus}.{'txt' if segmented else 'jsonl'}", trained / f"{corpus}-{kind}"
     if segmented:
         lines = (segment(line, True) for text in texts(corpus) for line in normalize(text).split("\n"))
         source.write_text("\n".join(lines), encoding="utf8")
@@ -58,21 +58,21 @@ def train(place: Path, corpus: str, kind: str, segmented: bool = False) -> Path:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("control")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    trained = tmp_path_factory.mktemp("control")
     for corpus in CORPORA:
         for kind in (*KINDS, "lossy"):
-            train(place, corpus, kind)
+            train(trained, corpus, kind)
     for kind in ("bpe", "unigram"):
-        (place / "txt").mkdir(exist_ok=True)
-        train(place / "txt", "signs", kind, segmented=True)
-    return place
+        (trained / "txt").mkdir(exist_ok=True)
+        train(trained / "txt", "signs", kind, segmented=True)
+    return trained
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_the_files_are_right_in_every_engine(place: Path, corpus: str, kind: str) -> None:
-    path = place / f"{corpus}-{kind}"
+def test_the_files_are_right_in_every_engine(trained: Path, corpus: str, kind: str) -> None:
+    path = trained / f"{corpus}-{kind}"
     codec, encoder, generation = folder.load(path), Encoder(path), text_codec.load(path)
     bare, auto = Tokenizer.from_file(str(path / "tokenizer.json")), AutoTokenizer.from_pretrained(path)
     control = {1, 2} if kind == "unigram-no-bytes" else {0, 1, 2}
@@ -92,8 +92,8 @@ def test_the_files_are_right_in_every_engine(place: Path, corpus: str, kind: str
 
 
 @pytest.mark.parametrize("name", ["txt/signs-bpe", "txt/signs-unigram", "signs-lossy", "plain-lossy"])
-def test_the_other_tokenizers_find_no_control_token_in_raw_text(place: Path, name: str) -> None:
-    path = place / name
+def test_the_other_tokenizers_find_no_control_token_in_raw_text(trained: Path, name: str) -> None:
+    path = trained / name
     codec, generation = folder.load(path), text_codec.load(path)
     for text in SPELLED:
         ids = codec.encode(text)
@@ -104,9 +104,9 @@ def test_the_other_tokenizers_find_no_control_token_in_raw_text(place: Path, nam
         assert AutoTokenizer.from_pretrained(path)("<s>雨</s>")["input_ids"] == codec.encode("<s>雨</s>")
 
 
-def test_a_tokenizer_trained_by_an_earlier_version_is_right_in_the_course(place: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_trained_by_an_earlier_version_is_right_in_the_course(trained: Path, tmp_path: Path) -> None:
     """Its file registers the special tokens, gives them the score 0 and sets nothing apart, as `../shared/model`."""
-    new = place / "plain-unigram"
+    new = trained / "plain-unigram"
     for path in new.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     content = json.loads((new / "tokenizer.json").read_text(encoding="utf8"))
@@ -134,8 +134,8 @@ SIGNS = st.lists(
 
 
 @pytest.mark.parametrize("name", ["plain-bpe", "plain-unigram", "signs-bpe", "signs-unigram", "txt/signs-unigram"])
-def test_texts_of_such_signs_come_back(place: Path, name: str) -> None:
-    codec = folder.load(place / name)
+def test_texts_of_such_signs_come_back(trained: Path, name: str) -> None:
+    codec = folder.load(trained / name)
 
     @given(parts=SIGNS)
     @settings(max_examples=80, deadline=None)
@@ -149,10 +149,10 @@ def test_texts_of_such_signs_come_back(place: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain-bpe", "signs-unigram", "plain-lossy", "txt/signs-bpe"])
-def test_a_document_has_its_only_end_at_its_end(place: Path, tmp_path: Path, name: str) -> None:
+def test_a_document_has_its_only_end_at_its_end(trained: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in SPELLED), encoding="utf8")
-    tokenize([tmp_path / "in.jsonl"], place / name, tmp_path / "out", append_eod=True)
-    data, codec = IndexedDataset(tmp_path / "out"), folder.load(place / name)
+    tokenize([tmp_path / "in.jsonl"], trained / name, tmp_path / "out", append_eod=True)
+    data, codec = IndexedDataset(tmp_path / "out"), folder.load(trained / name)
     for i, text in enumerate(SPELLED):
         assert data.get(i).tolist() == [*codec.encode(text), 2]
         assert 1 not in data.get(i) and data.get(i).tolist().count(2) == 1
