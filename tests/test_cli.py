@@ -86,7 +86,7 @@ def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str], words: str) -> None:
+def test_every_command_explains_all_its_options(capsys: pytest.CaptureFixture[str], words: str) -> None:
     function = COMMANDS[words]
     assert cli._main([*words.split(), "-h"]) == 0
     shown = capsys.readouterr().out
@@ -236,7 +236,7 @@ def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_o
     assert not workspace.root().exists()
 
 
-def test_no_verb_shows_the_help_on_stderr() -> None:
+def test_no_command_shows_the_help_on_stderr() -> None:
     done = course("corpus")
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Usage: course corpus")
 

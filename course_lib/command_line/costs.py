@@ -70,7 +70,7 @@ def downloads() -> list[dict[str, Any]]:
 def stages() -> list[Stage]:
     """Return the estimated work of the current profile, in order."""
     sources = SOURCES_SECTION.read()
-    # Plain text of the encyclopedia, and of the web text or the user's own texts [bytes].
+    # Plain text of the encyclopedia, and of the web text or the user's texts [bytes].
     wikipedia, webtext = float(WIKIPEDIA_SAMPLE), CC100[1] if sources.webtext == "download" else WEBTEXT_SAMPLE
     if sources.wikipedia == "download":
         wikipedia = (JAWIKI_PART if sources.part else JAWIKI)[1]

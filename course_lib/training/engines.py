@@ -210,7 +210,7 @@ def sharded_construction(settings: RunConfig, batch: ResolvedBatch, ranks: int) 
         return
     from transformers.integrations import HfDeepSpeedConfig
 
-    # transformers looks for this object whenever it builds a model.
-    held = HfDeepSpeedConfig(deepspeed_json(settings, batch))
+    # transformers looks for this object, as long as it exists, whenever it builds a model.
+    deepspeed_config = HfDeepSpeedConfig(deepspeed_json(settings, batch))
     yield
-    del held
+    del deepspeed_config

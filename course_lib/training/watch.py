@@ -81,7 +81,7 @@ class Watch:
                     self._end()
                     self.bar.close()
             if error := self._judge():
-                # If the terminal is gone, this is the only place for the message.
+                # If the terminal is gone, the message is only there.
                 self._write(f"course: {error}\n".encode())
                 raise error
 

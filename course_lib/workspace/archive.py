@@ -51,23 +51,23 @@ def pack(products: Sequence[Product], target: Path) -> Done:
 def unpack(wanted: Sequence[Product], source: Path) -> Done:
     """Put products of an archive into the workspace, each with its manifest; verify all of them before writing.
 
-    A product that is fresh is kept, and so is one whose archived form would be stale here. `wanted` has the products to
+    A product that is fresh stays, and so does one whose archived form would be stale here. `wanted` has the products to
     unpack and all their inputs, inputs first (`workspace.with_inputs`).
     """
     files.require_file(source)
     with files.work_folder(workspace.root() / "cache") as folder:
         try:
             with ZipFile(source) as archive:
-                held = [each for each in wanted if f"{each.name}/{manifests.FILE}" in archive.namelist()]
+                packed = [each for each in wanted if f"{each.name}/{manifests.FILE}" in archive.namelist()]
                 for name in archive.namelist():
-                    if name.startswith(tuple(f"{product.name}/" for product in held)):
+                    if name.startswith(tuple(f"{product.name}/" for product in packed)):
                         archive.extract(name, folder)
         except (BadZipFile, EOFError, OSError, lzma.LZMAError, zlib.error, NotImplementedError) as error:
             raise CourseError(tr("{path}: is not a complete archive: {error}", path=source, error=error)) from error
-        packed = {product: _verified(folder / product.name, source) for product in held}
-        left = {each.name: tr("not in the archive") for each in wanted if each not in held}
+        verified = {product: _verified(folder / product.name, source) for product in packed}
+        left = {each.name: tr("not in the archive") for each in wanted if each not in packed}
         unpacked, seen = dict[str, int](), Seen()
-        for product, manifest in packed.items():
+        for product, manifest in verified.items():
             if product.state(seen).kind == "fresh":
                 left[product.name] = tr("finished here")
                 continue

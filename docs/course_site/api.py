@@ -48,10 +48,10 @@ class Api(SphinxDirective):
         initial = ".".join(filter(None, ("course_lib", package)))
         built = self._documented(initial, ":no-index:")
         for module in modules(package):
-            own = page.section(self, module)
-            own += self._documented(module, ":members:", ":member-order: bysource")
-            _resolve(own, sys.modules[module])
-            built.append(own)
+            section = page.section(self, module)
+            section += self._documented(module, ":members:", ":member-order: bysource")
+            _resolve(section, sys.modules[module])
+            built.append(section)
         return built
 
     def _documented(self, module: str, *options: str) -> list[nodes.Node]:

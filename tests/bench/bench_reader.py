@@ -42,10 +42,10 @@ def main() -> None:
     logging.set_verbosity_error()
     rng = torch.Generator().manual_seed(0)
     even = [torch.randint(3, VOCABULARY, (arguments.prompt,), generator=rng).tolist() for _ in range(arguments.batch)]
-    uneven = [row[: arguments.prompt * (place + 1) // arguments.batch] for place, row in enumerate(even)]
+    uneven = [row[: arguments.prompt * (index + 1) // arguments.batch] for index, row in enumerate(even)]
     new, tokens = arguments.new, arguments.batch * arguments.new
-    with tempfile.TemporaryDirectory() as place:
-        folder = exported(Path(place), arguments.layers, arguments.hidden)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = exported(Path(temporary), arguments.layers, arguments.hidden)
         loaded = reader.load(folder)
         engine = Engine(loaded)
         with server.running(folder, threads=arguments.threads) as triton:
@@ -62,16 +62,16 @@ def main() -> None:
                 print(f"{name}: {side} {speeds}", flush=True)
 
 
-def exported(place: Path, layers: int, hidden: int, dtype: NumberFormat = "fp32") -> Path:
+def exported(folder: Path, layers: int, hidden: int, dtype: NumberFormat = "fp32") -> Path:
     torch.manual_seed(0)
     model = GPTNeoXForCausalLM(GPTNeoXConfig(
         vocab_size=VOCABULARY, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=max(8, hidden // 128), intermediate_size=4 * hidden,
         max_position_embeddings=1024, use_parallel_residual=False, bos_token_id=1, eos_token_id=2,
     ))  # fmt: skip
-    model.save_pretrained(place / "model")
+    model.save_pretrained(folder / "model")
     prefix = Prefix(torch.randn(PREFIX, 2 * layers * hidden), "task")
-    export(place / "model", place / "exported", dtype=dtype, prefixes=[prefix])
-    return place / "exported"
+    export(folder / "model", folder / "exported", dtype=dtype, prefixes=[prefix])
+    return folder / "exported"
 
 
 def in_process(engine: Engine, prompts: Sequence[list[int]], new: int, task: int | None) -> Texts:

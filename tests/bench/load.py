@@ -59,8 +59,8 @@ def main() -> None:
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = exported(Path(place), arguments.layers, arguments.hidden)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = exported(Path(temporary), arguments.layers, arguments.hidden)
         engine = Engine(reader.load(folder))
         rows, answers = steady(engine, requests(256, VOCABULARY, 48, 64, tasks=1, end=NEVER))
         with server.running(folder, threads=1, instances=arguments.instances) as triton:
@@ -86,9 +86,9 @@ def steady(engine: Engine, rows: Sequence[TextRequest]) -> tuple[list[TextReques
     hook = engine.model.get_output_embeddings().register_forward_hook(noisy)
     others = [[answer.ids for answer in engine.run(rows)] for _ in range(4)]
     hook.remove()
-    kept = [index for index, answer in enumerate(answers) if all(answer == other[index] for other in others)]
-    print(f"{len(kept)} of {len(rows)} texts stay the same under noise of 1e-5", flush=True)
-    return [rows[index] for index in kept], [answers[index] for index in kept]
+    stable = [index for index, answer in enumerate(answers) if all(answer == other[index] for other in others)]
+    print(f"{len(stable)} of {len(rows)} texts stay the same under noise of 1e-5", flush=True)
+    return [rows[index] for index in stable], [answers[index] for index in stable]
 
 
 def measured(
@@ -119,29 +119,29 @@ def drive(
     outcome, started = Outcome(), time.perf_counter()
 
     def connection(number: int) -> Outcome:
-        own, rng, client = Outcome(), random.Random(number), Client(triton.http)
-        while more(own.sent):
+        counts, rng, client = Outcome(), random.Random(number), Client(triton.http)
+        while more(counts.sent):
             index = rng.randrange(len(rows))
             begun = time.perf_counter()
             try:
                 found = text(client.infer(tensors(rows[index])))
             except CourseError as error:
-                own.errors[str(error)] += 1
+                counts.errors[str(error)] += 1
                 continue
-            own.tokens += len(found) - len(rows[index].ids)
+            counts.tokens += len(found) - len(rows[index].ids)
             if found == answers[index]:
-                own.latencies.append(time.perf_counter() - begun)
+                counts.latencies.append(time.perf_counter() - begun)
             else:
-                own.wrong += 1
+                counts.wrong += 1
         client.close()
-        return own
+        return counts
 
     with ThreadPoolExecutor(connections) as pool:
-        for own in pool.map(connection, range(connections)):
-            outcome.tokens += own.tokens
-            outcome.latencies += own.latencies
-            outcome.wrong += own.wrong
-            outcome.errors += own.errors
+        for counts in pool.map(connection, range(connections)):
+            outcome.tokens += counts.tokens
+            outcome.latencies += counts.latencies
+            outcome.wrong += counts.wrong
+            outcome.errors += counts.errors
     outcome.seconds = time.perf_counter() - started
     return outcome
 
