@@ -1,17 +1,44 @@
 """The table of `course` commands, in the order of the course. Listing them imports no chapter; cli.py runs them."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
+from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from course_lib import __version__
-from course_lib.command_line.lazily import on_first_use
 from course_lib.language.words import tr, tr_noop
 
+
+class _LazyFinder(MetaPathFinder):
+    """Finds modules on the path as Python does, and gives them Python's loader that waits for the first use."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target)
+        if spec and spec.loader:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+@contextmanager
+def _on_first_use() -> Iterator[None]:
+    """Delay the imports in the block, of modules that are not imported yet, until an attribute of theirs is read."""
+    finder = _LazyFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
 # The modules of the commands. To import them all takes 0.4 s, which no list of commands should wait for.
-with on_first_use():
+with _on_first_use():
     from course_lib.command_line import (
         authors,
         corpus,
