@@ -153,7 +153,8 @@ def clean(
         print(tr("stays: {path}, {size} ({why})", path=entry.relative_to(workspace.root()), size=entry_size, why=why))
     for entry in found.used:
         print(tr("stays: {path} (a running command uses it)", path=entry.relative_to(workspace.root())))
-    space, hours = sum(size for size, _ in found.parts.values()), sum(took for _, took in found.parts.values()) / 3600
+    space = sum(size for size, _ in found.parts.values())
+    hours = sum(seconds for _, seconds in found.parts.values()) / 3600
     sizes = {"size": human_size(space), "time": duration(hours), "folder": os.path.relpath(workspace.root())}
     if dry_run or not found.paths:
         print(tr("would remove {size} from {folder}; it took {time} to build", **sizes))

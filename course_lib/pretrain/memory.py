@@ -161,7 +161,7 @@ def frozen_sizes(
 
 
 def _norms(shape: ModelConfig) -> int:
-    """Return the number of norms of a layer that have an input of their own."""
+    """Return the number of norms of a layer that have different inputs."""
     return 1 if shape.use_parallel_residual else 2
 
 

@@ -76,7 +76,9 @@ def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
         raise UsageError(
             f"data.split: {split!r} is not allowed: one to three shares (train, validation, test) such as 949,50,1"
         ) from None
-    ends = [round(end * sequences) for end in accumulate(share / total for share in [*shares, 0.0, 0.0][:3])]
+    three = [*shares, 0.0, 0.0][:3]
+    cumulative = accumulate(share / total for share in three)
+    ends = [round(share * sequences) for share in cumulative]
     return range(ends[0]), range(ends[0], ends[1]), range(ends[1], ends[2])
 
 

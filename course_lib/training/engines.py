@@ -113,7 +113,7 @@ class PlainEngine:
         overflows = self.scale is not None and not torch.isfinite(norm)
         if not overflows:
             for group in self.optimizer.param_groups:
-                # Muon's groups have rates of their own.
+                # Muon's groups have other rates.
                 group["lr"] = rate * group.get("relative_lr", 1.0)
             self.optimizer.step()
         self.optimizer.zero_grad()

@@ -143,7 +143,7 @@ def prepare(run: Run, batch: ResolvedBatch, resume: bool, on_message: Callable[[
         # Discard the log of an earlier attempt that saved no checkpoint.
         (folder / log.FILE).unlink(missing_ok=True)
     contents: dict[str, Any] = {
-        # The first file marks the folder as a run.
+        # By the first file, _is_run knows the folder.
         CONFIG: config.to_yaml(settings),
         DEEPSPEED: deepspeed_json(settings, batch),
         DATA: facts,

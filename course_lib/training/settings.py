@@ -324,8 +324,10 @@ class RunConfig:
 
     def chosen(self, **names: Iterable[str]) -> dict[str, Any]:
         """Return values by dotted key: chosen(engine=["seed"], loss=["z_loss"]) → {"engine.seed": 1024, …}."""
-        values = to_dict(self)
-        return flat({section: {key: values[section][key] for key in keys} for section, keys in names.items()})
+        values, found = to_dict(self), {}
+        for section, keys in names.items():
+            found[section] = {key: values[section][key] for key in keys}
+        return flat(found)
 
     def sizes(self, autocast: bool = False) -> Any:
         """Return what the memory planner needs to know of the model, `Sizes` of memory.py. Each kind overrides this.

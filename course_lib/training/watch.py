@@ -30,7 +30,7 @@ from course_lib.training.run_dir import OUTPUT
 SRUN = -1
 # seconds for the current step and a checkpoint, after a request to stop
 PATIENCE = 120.0
-# When a rank has failed, the others have these seconds to report errors of their own: theirs may be the first cause.
+# When a rank has failed, the others have these seconds to report their errors, one of which may be the first cause.
 GRACE = 3.0
 # seconds that `srun` gets to end its ranks
 SRUN_ENDS = 20.0

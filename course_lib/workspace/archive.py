@@ -27,13 +27,15 @@ Done = tuple[dict[str, int], dict[str, str]]
 def pack(products: Sequence[Product], target: Path) -> Done:
     """Write the fresh ones among `products` into an archive. The same products give the same bytes."""
     states = workspace.states(products)
-    packed, left = dict[str, int](), {name: tr(state.kind) for name, state in states.items() if state.kind != "fresh"}
+    left = {name: tr(state.kind) for name, state in states.items() if state.kind != "fresh"}
+    packed = dict[str, int]()
     if len(left) == len(states):
         raise CourseError(tr("{path}: holds no finished product; run `course run all` first", path=workspace.root()))
     for product in products:
         files.require_other(product.folder, target)
+    fresh = [product for product in products if product.name not in left]
     with files.atomic_write(target) as file, ZipFile(file, "w") as archive:
-        for product in (product for product in products if product.name not in left):
+        for product in fresh:
             outputs = (product.manifest() or {})["outputs"]
             for name in (manifests.FILE, *outputs):
                 path = product.folder / name

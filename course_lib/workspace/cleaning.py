@@ -79,7 +79,8 @@ class Removal:
 def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
     """Return what cleaning these chapters removes; with `runs`, also their training runs. Nothing is removed yet."""
     found = Removal()
-    for path in (path for name in chapters for path in sorted((root() / name).glob("*"))):
+    paths = [path for name in chapters for path in sorted((root() / name).glob("*"))]
+    for path in paths:
         if not _inside(path, root()):
             found.stays.append(path)
         elif path.name == RUNS and path.is_dir() and runs:

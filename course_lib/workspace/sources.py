@@ -37,7 +37,10 @@ def digest(name: str) -> str:
 def is_edited(name: str) -> bool:
     """Return whether a source has another digest now than when this process loaded it."""
     source = LIBRARY / name
-    listed = [source] if source.is_file() else [path for each in PATTERNS for path in sorted(source.glob(each))]
+    if source.is_file():
+        listed = [source]
+    else:
+        listed = [path for each in PATTERNS for path in sorted(source.glob(each))]
     now = {path: path.read_bytes() for path in listed if _is_part(path, source)}
     try:
         return now != _loaded(name) and _digest(now) != digest(name)
