@@ -77,6 +77,15 @@ def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
     assert {name for name in ours if not name.startswith("command_line.")} <= light
 
 
+def test_a_look_at_all_modules_imports_nothing_heavy_and_no_docs() -> None:
+    """`import torch` looks at an attribute of each, which imports the modules of the commands. A wheel has no docs."""
+    look = "[hasattr(module, '__file__') for module in list(sys.modules.values())]"
+    found = f"({HEAVY} & set(sys.modules), 'course_authors' in sys.modules)"
+    code = f"import sys; from course_lib.command_line import command_table, corpus; {look}; print({found})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "(set(), False)\n"
+
+
 def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = course("--help").stdout.splitlines()

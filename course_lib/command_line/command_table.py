@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from course_lib import __version__
+from course_lib.errors import CourseError
 from course_lib.language.words import tr, tr_noop
 
 
@@ -37,10 +38,10 @@ def _on_first_use() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-# The modules of the commands. To import them all takes 0.4 s, which no list of commands should wait for.
+# The modules of the commands. To import them all takes 0.4 s, which no list of commands should wait for. `import torch`
+# looks at an attribute of every module and so imports them, too: each must be importable everywhere, and fast.
 with _on_first_use():
     from course_lib.command_line import (
-        authors,
         corpus,
         evaluate,
         gptsan,
@@ -53,6 +54,20 @@ with _on_first_use():
         workspace,
         world,
     )
+
+
+def _authors() -> Any:
+    """Return the module of the commands for authors, which is beside the docs: only a checkout has it."""
+    from course_lib.paths import REPOSITORY
+
+    docs = REPOSITORY / "docs"
+    if not (docs / "course_authors").is_dir():
+        raise CourseError(f"{docs}: not found; catalogues and notebooks are written in a checkout")
+    if str(docs) not in sys.path:
+        sys.path.append(str(docs))
+    from course_authors import commands
+
+    return commands
 
 
 class Command(NamedTuple):
@@ -132,8 +147,8 @@ PARTS: dict[str, dict[str, Command]] = {
         "doctor": Command(lambda: workspace.doctor, "Show what this machine has, and what it lacks"),
     },
     tr_noop("For authors of the course"): {
-        "notebooks": Command(lambda: authors.notebooks, "Refresh, execute or translate the notebooks"),
-        "words": Command(lambda: authors.words, "Bring a language's catalogues in step"),
+        "notebooks": Command(lambda: _authors().notebooks, "Refresh, execute or translate the notebooks"),
+        "words": Command(lambda: _authors().words, "Bring a language's catalogues in step"),
     },
 }
 COMMANDS = {words: command for part in PARTS.values() for words, command in part.items()}
