@@ -28,7 +28,9 @@ def write_profile(monkeypatch: pytest.MonkeyPatch, text: str, path: str = "mine/
 
 
 def test_values_are_merged_key_by_key_and_lists_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_profile(monkeypatch, "extends: xl\ncorpus: {webtext: {dedup: {ngram: 5}}}\nsubword: {bpe: {vocab_size: 300}}\n")
+    write_profile(
+        monkeypatch, "extends: xl\ncorpus: {webtext: {dedup: {ngram: 5}}}\nsubword: {bpe: {vocab_size: 300}}\n"
+    )
     dedup = WEBTEXT_SECTION.read().dedup
     assert (dedup.ngram, dedup.num_bands) == (5, 32)
     bpe = BPE_SECTION.read()

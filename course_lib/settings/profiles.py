@@ -122,7 +122,7 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
 
 
 def _chain(path: Path) -> dict[Path, dict[str, Any]]:
-    """Return the values in a settings file, by path, and then those in the files it extends, directly or through others.
+    """Return the values of a settings file and then those of the files that it extends, directly or not, by path.
 
     Raises UsageError if one of them is no mapping, does not exist or extends itself.
     """

@@ -121,7 +121,7 @@ class Layer:
         """
         norms, attention, core, feed_forward = self._saved_by_operation()
         recomputed = norms + attention + core + feed_forward - self.saved() + self.recast_bytes
-        # Tokens are assumed to be spread evenly over the experts: one expert has tokens / experts of them, each with ffn
+        # Assumed: tokens are spread evenly over the experts, so one expert has tokens / experts of them, each with ffn
         # elements.
         wide = 2 * self.matrix_bytes * self.tokens * (self.ffn // self.experts)
         return recomputed + max(wide, 4 * self.stream_bytes * self.stream, core)
@@ -256,11 +256,11 @@ def _plain_states(settings: RunConfig, model: Sizes, ranks: int) -> dict[str, in
 def _plain_step(settings: RunConfig, model: Sizes, ranks: int) -> int:
     """Return the memory needed from the end of the backward pass to that of the optimizer step [bytes].
 
-    It holds the gradients, unless they exist between micro-batches anyway, and what is larger: the tensors that the gradient of the
-    largest parameter is added up from, or the temporaries of the optimizer.
+    It is for the gradients, unless they stay between micro-batches anyway, and for what is larger: the tensors that the
+    gradient of the largest parameter is added up from, or the temporaries of the optimizer.
     """
     trained_sizes, accumulates = [elements for elements, _ in model.trained], _accumulates(settings, ranks)
-    # The largest parameter is assumed to be an embedding that is the output head, too (tied): it gets a gradient from both.
+    # Assumed: the largest parameter is an embedding and also the output head (tied), so it gets a gradient from both.
     # In fp32, their sum is a third tensor.
     summands = (2 if settings.precision.dtype == "fp32" else 1) + accumulates
     temporary = summands * FP32 * max(trained_sizes)

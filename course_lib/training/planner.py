@@ -43,7 +43,7 @@ def recompute_choices(settings: Any) -> tuple[str, ...]:
 
 
 def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
-    """Plan the run for every recompute choice and ZeRO stage, or only the stage of the settings, if ZeRO has nothing to do."""
+    """Plan the run for every recompute choice and ZeRO stage, or only its stage, if ZeRO has nothing to do."""
     rank_count = ranks or settings.launch.ranks or 1
     has_choice = _with(settings, {"zero.stage": 3}).uses_deepspeed(rank_count)
     stages = range(4) if has_choice else (settings.zero.stage,)

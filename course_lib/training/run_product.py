@@ -1,4 +1,4 @@
-"""Products that a training run makes. The folders of runs stay next to the products, so that an interrupted run can continue."""
+"""Products that a training run makes. Runs stay next to the products, so that an interrupted one can continue."""
 
 import shutil
 from dataclasses import replace

@@ -3,8 +3,8 @@
 notebooks.po has the Markdown cells and the texts of code cells, each under its notebook and cell ("03_tokenizers
 c03-007"); pages.po has the Markdown pages, cut by pages.py; course.po, in the package, has what the library says: the
 calls of `tr`, `tr_noop` and `progress`, which Babel (https://babel.pocoo.org) finds, and the texts of exercises. The
-library reads it compiled, as course.mo. If an English text changes, its translation stays, is shown and is listed as fuzzy
-until a translator accepts it; if only numbers change, they change in the translation, too.
+library reads it compiled, as course.mo. If an English text changes, its translation stays, and is listed as fuzzy until
+a translator accepts it; if only numbers change, they change in the translation, too.
 """
 
 import io

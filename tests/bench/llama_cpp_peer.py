@@ -31,7 +31,9 @@ def write(model: Path, world: Path, target: Path) -> None:
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     codec, reference = text_codec.load(model), AutoModelForCausalLM.from_pretrained(model).eval()
-    reference.generation_config = GenerationConfig(eos_token_id=reference.config.eos_token_id, pad_token_id=reference.config.eos_token_id)
+    reference.generation_config = GenerationConfig(
+        eos_token_id=reference.config.eos_token_id, pad_token_id=reference.config.eos_token_id
+    )
     with world.open(encoding="utf8") as lines:
         texts = [json.loads(line)["text"] for line, _ in zip(lines, range(DOCUMENTS), strict=False)]
     arrays: dict[str, Any] = {"texts": np.array([text[:CHARACTERS] for text in texts])}

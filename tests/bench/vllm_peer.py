@@ -24,7 +24,9 @@ def write(model: Path, world: Path, target: Path) -> None:
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     codec, reference = text_codec.load(model), AutoModelForCausalLM.from_pretrained(model).eval()
-    reference.generation_config = GenerationConfig(eos_token_id=reference.config.eos_token_id, pad_token_id=reference.config.eos_token_id)
+    reference.generation_config = GenerationConfig(
+        eos_token_id=reference.config.eos_token_id, pad_token_id=reference.config.eos_token_id
+    )
     cases = []
     with world.open(encoding="utf8") as lines:
         texts = [json.loads(line)["text"][:CHARACTERS] for line, _ in zip(lines, range(PROMPTS), strict=False)]

@@ -98,7 +98,9 @@ def measure(model: Any, inputs: dict[str, torch.Tensor], stage: int, dtype: str)
             found["gradients"] = bytes_of(gradients(engine))
         engine.step()
     found["weights"] = bytes_of(weights(engine))
-    master_bytes = bytes_of([*weights(engine), *masters(engine)]) - found["weights"]  # 0 where both are the same tensors
+    master_bytes = (
+        bytes_of([*weights(engine), *masters(engine)]) - found["weights"]
+    )  # 0 where both are the same tensors
     found["optimizer"] = master_bytes + bytes_of(states(engine))
     engine.destroy()
     return found

@@ -93,7 +93,11 @@ def test_the_script_resumes_the_command_and_requeues_only_a_stopped_run(
     for program, end in programs.items():
         program.write_text(f'#!/bin/bash\nprintf "%s\\n" "$@" > {program}.words\n{end}\n', encoding="utf8")
         program.chmod(0o755)
-    variables = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "64", "SLURM_JOB_ID": "7"}
+    variables = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "SLURM_CPUS_PER_TASK": "64",
+        "SLURM_JOB_ID": "7",
+    }
     done = subprocess.run(["bash", "-c", script.replace(command, str(course))], env=os.environ | variables, check=False)
     assert done.returncode == code
     words = (tmp_path / "course.words").read_text().splitlines()
