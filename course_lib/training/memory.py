@@ -1,8 +1,9 @@
 """What a training run needs on each of its GPUs, computed before it starts. planner.py compares plans.
 
-Parameters are counted in the model itself, which its kind of run builds on torch's meta device, where it takes no
-memory. Weights, gradients and optimizer states follow from them: they are exactly what PlainEngine and DeepSpeed 0.19
-allocate. ZeRO (Rajbhandari et al. 2019, arXiv:1910.02054) shards them.
+The parameters of GPT-2 and GPT-NeoX are listed in `pretrain/memory.py`. Those of a GPTSAN and of a prefix's encoder are
+counted in the model itself, built on torch's meta device, where it takes no memory. Weights, gradients and optimizer
+states follow from the parameters: they are exactly what PlainEngine and DeepSpeed 0.19 allocate. ZeRO (Rajbhandari et
+al. 2019, arXiv:1910.02054) shards them.
 
 Activations follow from one formula for a transformer layer, `Layer`. With the numbers of a GPT-2 in 16 bits it is that
 of Korthikanti et al. (2022, arXiv:2205.05198): 34·s·b·h + 5·a·s²·b bytes, of which fused attention does not keep the

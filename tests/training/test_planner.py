@@ -44,6 +44,8 @@ def test_tensors_are_those_of_the_model_in_its_order(architecture):
     with torch.device("meta"):
         built = build_model(settings.model)
     assert list(settings.sizes().trained) == [(p.numel(), p.ndim > 1) for p in built.parameters()]
+    found = {each.name: each.shape for each in settings.sizes().counted}
+    assert found == {name: tuple(parameter.shape) for name, parameter in built.named_parameters()}
 
 
 def test_flops_per_token():
