@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def allocated(work: Callable[[], Result]) -> tuple[int, int, Result]:
-    """Returns (bytes kept when `work` ends, peak bytes during it, its result).
+    """Returns (bytes saved when `work` ends, peak bytes during it, its result).
 
     The profiler remembers every block that it once saw. Recomputed layers leave reference cycles that hold such blocks (600 kB
     in these tests), so a garbage collection in the middle of a later call would be counted as memory which that call gave back.
@@ -32,11 +32,11 @@ def allocated(work: Callable[[], Result]) -> tuple[int, int, Result]:
     events = sorted(
         (e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()
     )
-    kept = peak = 0
+    saved = peak = 0
     for event in events:
-        kept += event.nbytes()
-        peak = max(peak, kept)
-    return kept, peak, result
+        saved += event.nbytes()
+        peak = max(peak, saved)
+    return saved, peak, result
 
 
 def norms_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

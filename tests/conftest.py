@@ -104,10 +104,10 @@ FIRST = (
 
 @pytest.fixture(autouse=True)
 def own_workspace(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path_factory.mktemp("workspace")
-    monkeypatch.setenv("COURSE_WORKSPACE", str(place))
+    folder = tmp_path_factory.mktemp("workspace")
+    monkeypatch.setenv("COURSE_WORKSPACE", str(folder))
     monkeypatch.delenv("COURSE_PROFILE", raising=False)
-    return place
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -157,5 +157,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item, order: tuple[str, ...]) -> int:
-    """The place of a test in an order of beginnings of node ids, or behind it."""
+    """The position of a test in an order of beginnings of node ids, or behind it."""
     return next((number for number, start in enumerate(order) if item.nodeid.startswith(start)), len(order))

@@ -1,4 +1,4 @@
-"""Archives of finished products: what is packed, what is unpacked, what is kept, and which archives are refused."""
+"""Archives of finished products: what is packed, what is unpacked, what stays, and which archives are refused."""
 
 import json
 import os
@@ -65,19 +65,19 @@ def course(tmp_path: Path) -> Course:
 @pytest.fixture
 def archive(course: Course, tmp_path: Path, elsewhere: Callable[[str], Path]) -> Path:
     """The packed products of another workspace than the test's, which is empty."""
-    own = workspace.root().parent
+    folder = workspace.root().parent
     elsewhere("teacher")
     course.build()
     cache.pack(course.products(), tmp_path / "cache.zip")
-    elsewhere(str(own))
+    elsewhere(str(folder))
     return tmp_path / "cache.zip"
 
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    def change(place: str) -> Path:
-        monkeypatch.setenv("COURSE_WORKSPACE", str(tmp_path / place))
-        return tmp_path / place
+    def change(name: str) -> Path:
+        monkeypatch.setenv("COURSE_WORKSPACE", str(tmp_path / name))
+        return tmp_path / name
 
     return change
 

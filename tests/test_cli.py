@@ -77,6 +77,15 @@ def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
     assert {name for name in ours if not name.startswith("command_line.")} <= light
 
 
+def test_a_look_at_all_modules_imports_nothing_heavy_and_no_docs() -> None:
+    """`import torch` looks at an attribute of each, which imports the modules of the commands. A wheel has no docs."""
+    look = "[hasattr(module, '__file__') for module in list(sys.modules.values())]"
+    found = f"({HEAVY} & set(sys.modules), 'course_authors' in sys.modules)"
+    code = f"import sys; from course_lib.command_line import command_table, corpus; {look}; print({found})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "(set(), False)\n"
+
+
 def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = course("--help").stdout.splitlines()
@@ -86,7 +95,7 @@ def test_lists_of_commands_have_one_whole_line_each(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_every_verb_explains_all_its_options(capsys: pytest.CaptureFixture[str], words: str) -> None:
+def test_every_command_explains_all_its_options(capsys: pytest.CaptureFixture[str], words: str) -> None:
     function = COMMANDS[words]
     assert cli._main([*words.split(), "-h"]) == 0
     shown = capsys.readouterr().out
@@ -236,7 +245,7 @@ def test_a_wrong_setting_of_a_run_is_refused_before_anything_heavy_is_imported_o
     assert not workspace.root().exists()
 
 
-def test_no_verb_shows_the_help_on_stderr() -> None:
+def test_no_command_shows_the_help_on_stderr() -> None:
     done = course("corpus")
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Usage: course corpus")
 

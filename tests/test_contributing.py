@@ -24,8 +24,8 @@ def test_the_files_that_the_page_names_exist() -> None:
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
     named = {word for word in re.findall(r"`([\w./-]+/[\w./-]+\.\w+)`", prose) if not word.startswith(".venv")}
     assert len(named) > 20
-    places = (REPOSITORY, REPOSITORY / "course_lib")
-    assert {word for word in named - NEW if not any((place / word).exists() for place in places)} == set()
+    folders = (REPOSITORY, REPOSITORY / "course_lib")
+    assert {word for word in named - NEW if not any((folder / word).exists() for folder in folders)} == set()
 
 
 def test_the_kind_of_run_trains_and_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

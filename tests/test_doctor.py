@@ -122,9 +122,9 @@ def test_a_jumanpp_that_does_not_work_is_a_row(monkeypatch: pytest.MonkeyPatch, 
     assert check.ok is False and str(tmp_path) not in json.dumps(doctor.report([check]))
 
 
-@pytest.mark.parametrize(("room", "enough"), [(10**9, False), (10**11, True)])
-def test_too_little_disk_or_memory(monkeypatch: pytest.MonkeyPatch, room: int, enough: bool) -> None:
-    usage: Any = SimpleNamespace(total=10**12, available=room, free=room)
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+@pytest.mark.parametrize(("free_bytes", "enough"), [(10**9, False), (10**11, True)])
+def test_too_little_disk_or_memory(monkeypatch: pytest.MonkeyPatch, free_bytes: int, enough: bool) -> None:
+    usage: Any = SimpleNamespace(total=10**12, available=free_bytes, free=free_bytes)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: usage)
     assert [check.ok for check in doctor.examine()[-2:]] == [enough, enough]

@@ -79,7 +79,7 @@ def test_a_long_file_with_returns_alone_is_read_in_batches(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("end", BREAKS)
-def test_every_break_in_a_text_is_one_in_every_verb(tmp_path: Path, end: str) -> None:
+def test_every_break_in_a_text_is_one_in_every_command(tmp_path: Path, end: str) -> None:
     text, newlines = end.join(LINES), "\n".join(LINES)
     path = jsonl(tmp_path / "a.jsonl", text, f"{text}{end}{end}終わり")
     # A JSON Lines file is never cut there.

@@ -237,7 +237,7 @@ def test_linux_exchanges_in_one_step(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("今日は良い天気です。\n\n明日は雨が降るでしょう。\n", encoding="utf8")
     Path("b.txt").write_text("ログイン\n", encoding="utf8")
@@ -269,37 +269,37 @@ INPUTS = (
 
 
 @pytest.mark.parametrize("words", INPUTS)
-def test_no_verb_writes_over_what_it_reads(words: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = everything(place)
+def test_no_command_writes_over_what_it_reads(words: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = everything(folder)
     assert cli._main(words.split()) == 2
-    assert ": is the input " in capsys.readouterr().err and everything(place) == before
+    assert ": is the input " in capsys.readouterr().err and everything(folder) == before
 
 
-def test_standard_input_may_be_the_file_that_the_product_would_replace(place: Path) -> None:
+def test_standard_input_may_be_the_file_that_the_product_would_replace(folder: Path) -> None:
     words = [sys.executable, "-m", "course_lib.cli", "segment", "-", "-o"]
-    before = everything(place)
+    before = everything(folder)
     for target in ("a.txt", "hard.txt", "link.txt"):
         with open("a.txt", "rb") as text:
             done = subprocess.run([*words, target], stdin=text, capture_output=True, text=True, check=False)
-        assert (done.returncode, everything(place)) == (2, before) and f"-o {target}: is the input" in done.stderr
+        assert (done.returncode, everything(folder)) == (2, before) and f"-o {target}: is the input" in done.stderr
     with open("a.txt", "rb") as text:
         assert subprocess.run([*words, "new.txt"], stdin=text, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("command", ["webtext", "wikipedia"])
 def test_the_report_next_to_a_product_replaces_no_input(
-    command: str, place: Path, capsys: pytest.CaptureFixture[str]
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("o.jsonl.report.json").symlink_to("a.txt")
     Path("p.jsonl.report.json").write_text("words\n")
     Path("q.jsonl.report.json").mkdir()
-    before = everything(place)
+    before = everything(folder)
     for words in ("a.txt -o o.jsonl", "a.txt p.jsonl.report.json -o p.jsonl", "a.txt -o q.jsonl"):
         assert cli._main(["corpus", command, *words.split()]) == 2
-        assert ".report.json" in capsys.readouterr().err and everything(place) == before
+        assert ".report.json" in capsys.readouterr().err and everything(folder) == before
 
 
-def test_the_quality_classifier_is_not_replaced_by_a_report(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_quality_classifier_is_not_replaced_by_a_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("o.report.json").write_bytes(b"a classifier")
     words = "corpus webtext a.txt -o o --set filters.quality=o.report.json --set filters.min_quality=0"
     assert cli._main(words.split()) == 2
@@ -321,7 +321,7 @@ def test_a_result_may_be_a_new_file_in_the_models_folder(tmp_path: Path) -> None
     assert not any(refused.values()), refused
 
 
-def test_neighbours_of_inputs_are_written(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_neighbours_of_inputs_are_written(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert (
         cli._main(["corpus", "quality", "a.txt", "b.txt", "-o", "a.npz"]) == 1
     )  # one unwanted document: cannot be scored
@@ -331,7 +331,7 @@ def test_neighbours_of_inputs_are_written(place: Path, capfd: pytest.CaptureFixt
     assert "is the input" not in capfd.readouterr().err
 
 
-def test_a_verb_that_fails_leaves_the_earlier_product(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_fails_leaves_the_earlier_product(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("q.npz").write_bytes(b"earlier")
     assert cli._main(["corpus", "quality", "a.txt", "b.txt", "-o", "q.npz"]) == 1  # a single unwanted document
     assert Path("q.npz").read_bytes() == b"earlier"
@@ -343,7 +343,7 @@ def test_a_verb_that_fails_leaves_the_earlier_product(place: Path, capsys: pytes
     assert "blank.txt: no text in it, only white space" in capsys.readouterr().err
 
 
-def test_an_archive_does_not_replace_a_file_that_it_packs(place: Path) -> None:
+def test_an_archive_does_not_replace_a_file_that_it_packs(folder: Path) -> None:
     product = Product("a/b", lambda folder, *_: {"bytes": (folder / "out").write_text("x")})
     product.path()
     for target in (product.folder / "out", product.folder / "new.zip", product.folder):
@@ -382,7 +382,7 @@ def test_a_chapter_behind_a_link_is_not_in_the_workspace(tmp_path: Path) -> None
     (workspace.root()).mkdir(parents=True)
     (workspace.root() / "a").symlink_to(tmp_path / "elsewhere")
     found = cleaning.removal(["a"], runs=True)
-    assert found.paths == [] and [path.name for path in found.kept] == ["product"]
+    assert found.paths == [] and [path.name for path in found.stays] == ["product"]
 
 
 def test_an_archive_with_paths_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -398,7 +398,7 @@ def test_an_archive_with_paths_of_somebody_else_is_refused(tmp_path: Path) -> No
 
 
 @pytest.fixture
-def held() -> Iterator[Callable[[Path], None]]:
+def locked() -> Iterator[Callable[[Path], None]]:
     """A function that locks a file or folder as a running command does."""
     opened = []
 
@@ -411,7 +411,7 @@ def held() -> Iterator[Callable[[Path], None]]:
         os.close(descriptor)
 
 
-def test_clean_leaves_what_a_running_command_uses(held: Callable[[Path], None]) -> None:
+def test_clean_leaves_what_a_running_command_uses(locked: Callable[[Path], None]) -> None:
     chapter = workspace.root() / "a"
     for name in ("runs/0123456789ab", "runs/0123456789ac", ".built.01234567.tmp", ".left.01234567.tmp", ".notes.tmp"):
         (chapter / name).mkdir(parents=True)
@@ -421,7 +421,7 @@ def test_clean_leaves_what_a_running_command_uses(held: Callable[[Path], None]) 
     (chapter / ".mine.lock").write_text("a lock of some other program")
     listing(chapter / "building")
     for path in (locks[0], locks[2], chapter / ".built.01234567.tmp"):
-        held(path)
+        locked(path)
     found = cleaning.removal(["a"], runs=True)
     used = {str(path.relative_to(chapter)) for path in found.used}
     assert used == {"building", ".building.lock", "runs/0123456789ab", ".built.01234567.tmp"}
@@ -445,12 +445,12 @@ def test_clean_leaves_copies_of_checkpoints_that_the_user_made() -> None:
     assert everything(run).keys() == {f"checkpoints/{name}" for name in left}
 
 
-def test_clean_looks_again_before_it_removes(held: Callable[[Path], None]) -> None:
+def test_clean_looks_again_before_it_removes(locked: Callable[[Path], None]) -> None:
     run = workspace.root() / "a/runs/0123456789ab"
     run.mkdir(parents=True)
     (run / ".lock").touch()
     found = cleaning.removal(["a"], runs=True)
-    held(run / ".lock")
+    locked(run / ".lock")
     found.remove()
     assert run.exists()
 

@@ -29,7 +29,7 @@ SECTIONS = {
 
 
 @pytest.mark.parametrize("words", command_table.COMMANDS)
-def test_a_verb_takes_the_defaults_of_its_help_whatever_the_profile(
+def test_a_command_takes_the_defaults_of_its_help_whatever_the_profile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     monkeypatch.setenv("COURSE_PROFILE", "xl")
@@ -120,7 +120,7 @@ def test_a_wrong_kind_is_one_line() -> None:
         runs.load(Path("none.yaml"))
 
 
-def test_the_verb_itself_trains_what_its_help_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_itself_trains_what_its_help_says(capsys: pytest.CaptureFixture[str]) -> None:
     """The published 50,000 entries, which two lines cannot carry."""
     Path("lines.txt").write_text("雨 が 降る 。\n", encoding="utf8")
     for arguments, size in [([], 50000), (["-c", "tiny"], 6000), (["-c", "tiny", "--vocab-size", "7000"], 7000)]:

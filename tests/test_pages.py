@@ -63,7 +63,7 @@ def test_absolute_links_are_checked() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_named_verbs_exist(page: Path) -> None:
+def test_named_commands_exist(page: Path) -> None:
     known = set(command_table.app.commands)
     lines = re.findall(r"^ {4}(?:\S+/|srun .*)?course ([a-z].*)$", page.read_text(encoding="utf8"), re.M)
     named = {shlex.split(line.partition("#")[0])[0] for line in lines if line.partition("#")[0].count("'") % 2 == 0}

@@ -1,4 +1,4 @@
-"""Profiles of a user's own and settings files that extend others."""
+"""Profiles of a user and settings files that extend others."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def own(monkeypatch: pytest.MonkeyPatch, text: str, path: str = "mine/small.yaml") -> Path:
+def write_profile(monkeypatch: pytest.MonkeyPatch, text: str, path: str = "mine/small.yaml") -> Path:
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf8")
@@ -28,7 +28,9 @@ def own(monkeypatch: pytest.MonkeyPatch, text: str, path: str = "mine/small.yaml
 
 
 def test_values_are_merged_key_by_key_and_lists_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    own(monkeypatch, "extends: xl\ncorpus: {webtext: {dedup: {ngram: 5}}}\nsubword: {bpe: {vocab_size: 300}}\n")
+    write_profile(
+        monkeypatch, "extends: xl\ncorpus: {webtext: {dedup: {ngram: 5}}}\nsubword: {bpe: {vocab_size: 300}}\n"
+    )
     dedup = WEBTEXT_SECTION.read().dedup
     assert (dedup.ngram, dedup.num_bands) == (5, 32)
     bpe = BPE_SECTION.read()
@@ -39,8 +41,8 @@ def test_values_are_merged_key_by_key_and_lists_replaced(monkeypatch: pytest.Mon
     assert run.data.seq_length == 64 and run.engine.tracking == ("wandb",) and run.model.vocab_size == 1280
 
 
-def test_own_profile_has_its_own_workspace_and_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own(monkeypatch, "extends: tiny.yaml\npretrain: {recipe: {config: run.yaml}}\n")
+def test_a_profile_of_the_user_has_another_workspace_and_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_profile(monkeypatch, "extends: tiny.yaml\npretrain: {recipe: {config: run.yaml}}\n")
     Path("mine/run.yaml").write_text("extends: gpt2-tiny\nbatch: {micro_size: 3}\n")
     assert profiles.current_name() == "small" and paths.root().name == "small"
     monkeypatch.setenv("COURSE_PROFILE", os.path.abspath("mine/small.yaml"))
@@ -52,7 +54,7 @@ def test_own_profile_has_its_own_workspace_and_paths(monkeypatch: pytest.MonkeyP
 
 
 def test_a_changed_base_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    own(monkeypatch, "extends: base.yaml\n")
+    write_profile(monkeypatch, "extends: base.yaml\n")
     base = Path("mine/base.yaml")
     for size in (400, 500):
         base.write_text(f"extends: tiny\nsubword: {{bpe: {{vocab_size: {size}}}}}\n")
@@ -71,7 +73,7 @@ def test_a_changed_base_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_wrong_profile_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, text: str, wanted: str) -> None:
-    own(monkeypatch, text)
+    write_profile(monkeypatch, text)
     with pytest.raises(UsageError, match=re.escape(wanted)) as error:
         BPE_SECTION.read()
     assert "\n" not in str(error.value)
@@ -80,23 +82,23 @@ def test_a_wrong_profile_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch,
 def test_commands_hand_an_absolute_path_to_their_processes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = own(monkeypatch, "extends: tiny\n")
+    path = write_profile(monkeypatch, "extends: tiny\n")
     with pytest.raises(SystemExit):
         cli.main(["clean", "1", "--dry-run"])
     assert os.environ["COURSE_PROFILE"] == str(path.absolute())
     assert "/small;" in capsys.readouterr().out
 
 
-def test_an_own_profile_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    own(monkeypatch, "extends: xl\n", "mine/tiny.yaml")
+def test_a_profile_of_the_user_needs_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_profile(monkeypatch, "extends: xl\n", "mine/tiny.yaml")
     with pytest.raises(UsageError, match="another name"):
         profiles.current_name()
 
 
-def test_a_verb_takes_an_own_profile_by_its_path(
+def test_a_command_takes_a_profile_of_the_user_by_its_path(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own(monkeypatch, "extends: tiny\nsubword: {bpe: {vocab_size: 300}}\n")
+    write_profile(monkeypatch, "extends: tiny\nsubword: {bpe: {vocab_size: 300}}\n")
     monkeypatch.delenv("COURSE_PROFILE")
     chosen = from_options.settings(BpeConfig, BPE_SECTION, Path("mine/small.yaml"), None)
     assert (chosen.vocab_size, chosen.limit_alphabet) == (300, 4000)

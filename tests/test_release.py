@@ -85,16 +85,16 @@ def test_a_tree_with_changes_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         packages.require_clean_tree()
 
 
-def wheel(target: Path, held: dict[str, bytes]) -> Path:
+def wheel(target: Path, packed: dict[str, bytes]) -> Path:
     with ZipFile(target / "a-1.0.0-py3-none-any.whl", "w") as archive:
-        for name, content in (held | {"a-1.0.0.dist-info/METADATA": b"meta"}).items():
+        for name, content in (packed | {"a-1.0.0.dist-info/METADATA": b"meta"}).items():
             archive.writestr(name, content)
     return target / "a-1.0.0-py3-none-any.whl"
 
 
-def sdist(target: Path, held: dict[str, bytes]) -> Path:
+def sdist(target: Path, packed: dict[str, bytes]) -> Path:
     with tarfile.open(target / "a-1.0.0.tar.gz", "w:gz") as archive:
-        for name, content in (held | {"PKG-INFO": b"meta"}).items():
+        for name, content in (packed | {"PKG-INFO": b"meta"}).items():
             member = tarfile.TarInfo(f"a-1.0.0/{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
@@ -109,12 +109,12 @@ def test_packages_with_other_files_are_refused(tmp_path: Path) -> None:
     library = {"course_lib/__init__.py": b"version", "course_lib/data/list.csv": b"data"}
     packages.compare(source, [wheel(tmp_path, library), sdist(tmp_path, COMMIT)])
     makes: list[tuple[Callable[[Path, dict[str, bytes]], Path], dict[str, bytes]]] = [(wheel, library), (sdist, COMMIT)]
-    for make, held in makes:
-        *_, last = held
+    for make, packed in makes:
+        *_, last = packed
         for wrong in (
-            {**held, last: b"x"},
-            {**held, "workspace/log": b""},
-            {k: v for k, v in held.items() if k != last},
+            {**packed, last: b"x"},
+            {**packed, "workspace/log": b""},
+            {k: v for k, v in packed.items() if k != last},
         ):
             with pytest.raises(CourseError, match="1 files are not those of the commit"):
                 packages.compare(source, [make(tmp_path, wrong)])

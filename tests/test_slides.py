@@ -151,9 +151,9 @@ def test_a_page_loads_only_files_beside_it(decks: Path) -> None:
         texts = [image.get("alt", "") for image in tree.xpath("//img")]
         assert all(len(text) > 12 and not text.startswith("No description") for text in texts)
         # links to other chapters lead to their decks
-        own = [link for link in tree.xpath("//a/@href") if not link.startswith("http")]
-        assert [link for link in own if link.endswith(".ipynb")] == []
-        assert all((decks / link.partition("#")[0]).is_file() for link in own if link.partition("#")[0]), own
+        local = [link for link in tree.xpath("//a/@href") if not link.startswith("http")]
+        assert [link for link in local if link.endswith(".ipynb")] == []
+        assert all((decks / link.partition("#")[0]).is_file() for link in local if link.partition("#")[0]), local
     for path in [*decks.glob("*.css"), *decks.glob("reveal.js/*.css")]:
         named = re.findall(r'url\("?(?!data:)([^")]+)"?\)', path.read_text())
         assert all((path.parent / name).is_file() for name in named)

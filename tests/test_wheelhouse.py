@@ -72,9 +72,9 @@ def make(checkout: Path, target: str, index: Path | None = None) -> "subprocess.
     keep = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "MAKE", "PYTHONPATH"))}
     # Port 9 of the loopback address: refused at once.
     found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)} if index else {"PIP_INDEX_URL": "http://127.0.0.1:9/"}
-    own = {"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", "PIP_CACHE_DIR": str(checkout.parent / "cache")}
+    variables = {"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", "PIP_CACHE_DIR": str(checkout.parent / "cache")}
     command = ["make", "--no-print-directory", target, "BUILD=tool", "TRITON=no-such-server==1.0"]
-    where: Any = {"cwd": checkout, "env": keep | own | found, "timeout": LIMIT, "check": False}
+    where: Any = {"cwd": checkout, "env": keep | variables | found, "timeout": LIMIT, "check": False}
     return subprocess.run(command, capture_output=True, text=True, **where)
 
 

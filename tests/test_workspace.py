@@ -388,9 +388,9 @@ def test_two_processes_build_a_product_once(tmp_path: Path) -> None:
             read_until(second, "asking")
             time.sleep(0.3)  # enough to reach the lock, and to build if there were none
             gate.touch()
-            place = str(workspace.root() / one_product.NAME)
-            assert first.communicate(timeout=LIMIT)[0].split() == [place]
-            assert second.communicate(timeout=LIMIT)[0].split() == [place]
+            folder = str(workspace.root() / one_product.NAME)
+            assert first.communicate(timeout=LIMIT)[0].split() == [folder]
+            assert second.communicate(timeout=LIMIT)[0].split() == [folder]
     assert (first.returncode, second.returncode) == (0, 0)
     assert log.read_text() == "built\n"
 
@@ -437,8 +437,8 @@ def test_clean_removes_what_the_course_wrote_and_nothing_else(course: Course) ->
     course.make()
     first, run = workspace.root() / "a/first", workspace.root() / "a/runs/0123456789ab"
     run.mkdir(parents=True)
-    own = (run / "checkpoint", run.parent / "notes", first / "mine", first / "in/mine", workspace.root() / "a/own")
-    for path in own:
+    users = (run / "checkpoint", run.parent / "notes", first / "mine", first / "in/mine", workspace.root() / "a/own")
+    for path in users:
         path.write_text("x")
     # an output that the user changed to another text of the same size
     (workspace.root() / "a/second/in/text").write_text("twoone")
@@ -448,8 +448,8 @@ def test_clean_removes_what_the_course_wrote_and_nothing_else(course: Course) ->
     assert found.parts.keys() == {"a/first", "a/second"}
     found.remove()
     left = {str(workspace.root() / name) for name in everything(workspace.root()) if name.startswith("a/")}
-    assert left == {*map(str, own), str(workspace.root() / "a/second/in/text")}
-    assert {path.name for path in found.kept} == {"mine", "text", "own", "runs"}
+    assert left == {*map(str, users), str(workspace.root() / "a/second/in/text")}
+    assert {path.name for path in found.stays} == {"mine", "text", "own", "runs"}
     cleaning.removal(["a"], runs=True).remove()
     assert not run.exists() and (run.parent / "notes").exists()
     assert [course.state(name).kind for name in course.inputs] == ["missing", "missing", "stale"]
@@ -509,8 +509,8 @@ def test_models_learn_the_small_world_where_the_profile_has_it(profile: str, mon
 
     texts = {"world"} if world else {"wikipedia", "webtext"}
     tokenizer = "subword/bpe-world" if world else "subword/bpe"
-    own = {"corpus/world", "japanese/world", "subword/bpe-world"}
-    assert own & {product.name for product in chapters.products()} == (own if world else set())
+    of_world = {"corpus/world", "japanese/world", "subword/bpe-world"}
+    assert of_world & {product.name for product in chapters.products()} == (of_world if world else set())
     assert inputs(pretrain_products.TOKENS) == {tokenizer, *(f"japanese/{name}" for name in texts)}
     assert inputs(pretrain_products.GPT2) == {tokenizer, "pretrain/tokens"}
     if profile != "single-gpu":

@@ -27,16 +27,16 @@ def fetch(checkpoint: str, folder: Path) -> dict[str, Any]:
         shutil.copytree(profiles.beside(checkpoint), folder)
         return {"checkpoint": checkpoint}
     # Outside the product's folder, so that an interrupted download can be resumed and `course clean` does not delete it
-    place = paths.root() / "downloads" / checkpoint
-    names, revision = _download(checkpoint, place)
+    downloads = paths.root() / "downloads" / checkpoint
+    names, revision = _download(checkpoint, downloads)
     folder.mkdir()
     for name in names:
-        link_or_copy(place / name, folder / name)
+        link_or_copy(downloads / name, folder / name)
     return {"checkpoint": checkpoint, "revision": revision}
 
 
-def _download(checkpoint: str, place: Path) -> tuple[list[str], str]:
-    """Download a model to the folder `place` and return the names of its files and their revision."""
+def _download(checkpoint: str, folder: Path) -> tuple[list[str], str]:
+    """Download a model to `folder` and return the names of its files and their revision."""
     from huggingface_hub import HfApi, snapshot_download
 
     problem = "neither a folder nor a model that the Hub provides"
@@ -45,7 +45,7 @@ def _download(checkpoint: str, place: Path) -> tuple[list[str], str]:
         found = HfApi().model_info(checkpoint)
         names, revision = needed(file.rfilename for file in found.siblings or ()), str(found.sha)
         problem = "the download stopped, and continues when it is asked for again"
-        snapshot_download(checkpoint, revision=revision, local_dir=place, allow_patterns=names)
+        snapshot_download(checkpoint, revision=revision, local_dir=folder, allow_patterns=names)
     except Exception as error:
         raise CourseError(f"{checkpoint}: {problem}: {one_line(error)}") from error
     return names, revision

@@ -103,7 +103,7 @@ def require_layers(folder: Path, config: Any, tensors: int) -> None:
 def _require_plausible(model_class: Any, folder: Path, config: Any) -> None:
     """Raise CourseError if a folder's weights are no floats, or far fewer numbers than config.json asks for.
 
-    transformers would convert integers, and would make room for every size in config.json before it reads the weights.
+    transformers would convert integers, and would allocate every size in config.json before it reads the weights.
     """
     stored = weight_files.by_name(folder)
     for name, tensor in stored.items():

@@ -45,7 +45,7 @@ class Inert:
 
 
 def member(kind: Any, name: str) -> Any:
-    """Return the member of an enumeration, in place of getattr; of an Inert class, an Inert object."""
+    """Return the member of an enumeration, instead of getattr; of an Inert class, an Inert object."""
     return kind[name] if isinstance(kind, EnumType) else Inert()
 
 

@@ -22,9 +22,9 @@ class SentencePieceTokenizer(SentencePieceBackend):  # type: ignore[misc]
     model_input_names = ("input_ids", "attention_mask")
 
     def __init__(self, **kwargs: Any) -> None:
-        own = SentencePieceProcessor(model_file=kwargs["vocab_file"])
-        ids = {"bos_token": own.bos_id(), "eos_token": own.eos_id(), "unk_token": own.unk_id()}
-        named = {key: own.id_to_piece(number) for key, number in ids.items() if number >= 0}
+        model = SentencePieceProcessor(model_file=kwargs["vocab_file"])
+        ids = {"bos_token": model.bos_id(), "eos_token": model.eos_id(), "unk_token": model.unk_id()}
+        named = {key: model.id_to_piece(number) for key, number in ids.items() if number >= 0}
         # Without `legacy`, transformers would take the model's space before the text away; sp_model_kwargs can turn on
         # sampling.
         super().__init__(**named | kwargs | {"legacy": True, "sp_model_kwargs": {}})

@@ -117,8 +117,10 @@ def read(checkpoint: Path) -> TrainingState:
     files = {str(name): Path(str(file)).name for name, file in content["files"].items()}
     tensors: dict[str, Tensor] = {}
     for file in sorted(set(files.values())):
-        held = weight_files.weights(checkpoint / file)
-        tensors |= {each: tensor for each, tensor in held.items() if files.get(each.rpartition("/")[0]) == file}
+        for name, tensor in weight_files.weights(checkpoint / file).items():
+            parameter, _, _ = name.rpartition("/")
+            if files.get(parameter) == file:
+                tensors[name] = tensor
     for name, file in files.items():
         if key(name, WEIGHT) not in tensors:
             raise CourseError(f"{checkpoint / file}: {name} is missing")

@@ -1,7 +1,7 @@
 """tokenizer.json as the library `tokenizers` reads it; for texts, no name of a special token is matched in them.
 
 `encode_special_tokens` of `tokenizers` is not enough: it leaves the name to the model, and a Unigram model, for
-example, has the name as a piece of its own.
+example, has the name as a piece.
 """
 
 import json
@@ -83,5 +83,5 @@ def _break_up(tokenizer: Tokenizer, names: Iterable[str]) -> None:
         return
     pattern = "|".join(f"{re.escape(first)}(?=(?:{'|'.join(each)}))" for first, each in rests.items())
     parted = pre_tokenizers.Split(Regex(pattern), "isolated")
-    own = tokenizer.pre_tokenizer
-    tokenizer.pre_tokenizer = parted if own is None else pre_tokenizers.Sequence([own, parted])
+    original = tokenizer.pre_tokenizer
+    tokenizer.pre_tokenizer = parted if original is None else pre_tokenizers.Sequence([original, parted])

@@ -21,7 +21,7 @@ NAME = "model.safetensors"
 INDEX = f"{NAME}.index.json"
 # A folder is read from the first of these files that it holds.
 WEIGHTS = (NAME, INDEX, "pytorch_model.bin", "pytorch_model.bin.index.json")
-# Maximum bytes of weights per file in a new folder; while writing, up to this many bytes are held in memory.
+# Maximum bytes of weights per file in a new folder; while writing, up to this many bytes are in memory.
 SHARD = 2_000_000_000
 LEFTOVER = re.compile(r"\b(attn|attention)\.(masked_)?bias$|\brotary_emb\.inv_freq$")
 
@@ -83,7 +83,7 @@ def _is_finite(tensor: Tensor) -> bool:
 def converted(source: Path, name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a weight of `source` in another dtype.
 
-    Raises CourseError if it is no tensor of floats, if a value is not finite, or if `dtype` has no place for one.
+    Raises CourseError if it is no tensor of floats, if a value is not finite, or if one is too large for `dtype`.
     """
     require_float(source, name, tensor)
     result = tensor.to(dtype)
@@ -118,7 +118,7 @@ def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> in
     """Write tensors as safetensors files of at most `shard` bytes, with an index; return their elements."""
     parts: list[list[str]] = []
     waiting: dict[str, Tensor] = {}
-    held = size = elements = 0
+    waiting_bytes = size = elements = 0
 
     def flush() -> None:
         parts.append(list(waiting))
@@ -129,12 +129,14 @@ def write(tensors: Iterable[tuple[str, Tensor]], folder: Path, shard: int) -> in
         waiting.clear()
 
     for name, value in tensors:
-        if waiting and held + value.nbytes > shard:
+        if waiting and waiting_bytes + value.nbytes > shard:
             flush()
-            held = 0
+            waiting_bytes = 0
         # safetensors rejects tensors that share memory, so each one is copied.
         waiting[name] = value.detach().clone(memory_format=torch.contiguous_format)
-        held, size, elements = held + value.nbytes, size + value.nbytes, elements + value.numel()
+        waiting_bytes += value.nbytes
+        size += value.nbytes
+        elements += value.numel()
     flush()
     if len(parts) == 1:
         (folder / "1.part").rename(folder / NAME)

@@ -32,15 +32,15 @@ Parameters = dict[str, inspect.Parameter]
 def command(name: str, function: Callable[..., Any], help: str) -> Any:
     """Return the command that calls a function. --help shows `help` and its docstring after the first paragraph."""
     signature = inspect.signature(function)
-    own: Parameters = dict(signature.parameters)
-    product = next((key for key, parameter in own.items() if Note.PRODUCT in notes(parameter)), None)
+    passed: Parameters = dict(signature.parameters)
+    product = next((key for key, parameter in passed.items() if Note.PRODUCT in notes(parameter)), None)
 
     # The parameter with settings is replaced by the options that choose them.
     chosen = from_options.settings_parameter(function)
     of_settings: Parameters = {}
     added: Parameters = {}
     if chosen:
-        del own[chosen.name]
+        del passed[chosen.name]
         of_settings = from_options.options(chosen)
         added |= {"config": _keyword("config", Config, None), "overrides": _keyword("overrides", Overrides, None)}
     if signature.return_annotation is not None:
@@ -49,7 +49,7 @@ def command(name: str, function: Callable[..., Any], help: str) -> Any:
 
     def call(**given: Any) -> None:
         with environment(given["profile"], given["quiet"]):
-            values = {key: given[key] for key in own}
+            values = {key: given[key] for key in passed}
             if chosen:
                 changes = {key: given[key] for key in of_settings}
                 values[chosen.name] = from_options.settings(
@@ -57,11 +57,11 @@ def command(name: str, function: Callable[..., Any], help: str) -> Any:
                 )
             target = values[product] if product else None
             _require_no_input(target, given | values, signature.parameters | added)
-            with _standard_input(values, own):
+            with _standard_input(values, passed):
                 result = function(**values)
             output.show(result, target, given.get("as_json", False))
 
-    parameters = own | of_settings | added
+    parameters = passed | of_settings | added
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
     call.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     call.__annotations__ = {key: parameter.annotation for key, parameter in parameters.items()}

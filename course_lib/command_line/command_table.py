@@ -1,19 +1,47 @@
 """The table of `course` commands, in the order of the course. Listing them imports no chapter; cli.py runs them."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
+from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from course_lib import __version__
-from course_lib.command_line.lazily import on_first_use
+from course_lib.errors import CourseError
 from course_lib.language.words import tr, tr_noop
 
-# The modules of the commands. To import them all takes 0.4 s, which no list of commands should wait for.
-with on_first_use():
+
+class _LazyFinder(MetaPathFinder):
+    """Finds modules on the path as Python does, and gives them Python's loader that waits for the first use."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target)
+        if spec and spec.loader:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+@contextmanager
+def _on_first_use() -> Iterator[None]:
+    """Delay the imports in the block, of modules that are not imported yet, until an attribute of theirs is read."""
+    finder = _LazyFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+# The modules of the commands. To import them all takes 0.4 s, which no list of commands should wait for. `import torch`
+# looks at an attribute of every module and so imports them, too: each must be importable everywhere, and fast.
+with _on_first_use():
     from course_lib.command_line import (
-        authors,
         corpus,
         evaluate,
         gptsan,
@@ -26,6 +54,20 @@ with on_first_use():
         workspace,
         world,
     )
+
+
+def _authors() -> Any:
+    """Return the module of the commands for authors, which is beside the docs: only a checkout has it."""
+    from course_lib.paths import REPOSITORY
+
+    docs = REPOSITORY / "docs"
+    if not (docs / "course_authors").is_dir():
+        raise CourseError(f"{docs}: not found; catalogues and notebooks are written in a checkout")
+    if str(docs) not in sys.path:
+        sys.path.append(str(docs))
+    from course_authors import commands
+
+    return commands
 
 
 class Command(NamedTuple):
@@ -105,8 +147,8 @@ PARTS: dict[str, dict[str, Command]] = {
         "doctor": Command(lambda: workspace.doctor, "Show what this machine has, and what it lacks"),
     },
     tr_noop("For authors of the course"): {
-        "notebooks": Command(lambda: authors.notebooks, "Refresh, execute or translate the notebooks"),
-        "words": Command(lambda: authors.words, "Bring a language's catalogues in step"),
+        "notebooks": Command(lambda: _authors().notebooks, "Refresh, execute or translate the notebooks"),
+        "words": Command(lambda: _authors().words, "Bring a language's catalogues in step"),
     },
 }
 COMMANDS = {words: command for part in PARTS.values() for words, command in part.items()}

@@ -70,12 +70,16 @@ def downloads() -> list[dict[str, Any]]:
 def stages() -> list[Stage]:
     """Return the estimated work of the current profile, in order."""
     sources = SOURCES_SECTION.read()
-    # Plain text of the encyclopedia, and of the web text or the user's own texts [bytes].
-    wikipedia, webtext = float(WIKIPEDIA_SAMPLE), CC100[1] if sources.webtext == "download" else WEBTEXT_SAMPLE
+    # Plain text of the encyclopedia, and of the web text or the user's texts [bytes].
+    wikipedia = float(WIKIPEDIA_SAMPLE)
     if sources.wikipedia == "download":
         wikipedia = (JAWIKI_PART if sources.part else JAWIKI)[1]
+    webtext = float(WEBTEXT_SAMPLE)
+    if sources.webtext == "download":
+        webtext = CC100[1]
     if sources.webtext == "files":
-        webtext = sum(path.stat().st_size * (PACKED if path.suffix in OPENERS else 1) for path in user_files(sources))
+        sizes = [(path.stat().st_size, path.suffix in OPENERS) for path in user_files(sources)]
+        webtext = sum(size * PACKED if is_packed else size for size, is_packed in sizes)
     text, loaded = wikipedia + webtext, sum(each["size"] or 0 for each in downloads())
     # seconds of a byte on all cores
     extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))

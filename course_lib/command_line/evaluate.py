@@ -1,4 +1,4 @@
-"""The `evaluate` command. It has its own module because it covers the models of several chapters."""
+"""The `evaluate` command. It has a separate module because it covers the models of several chapters."""
 
 import json
 from collections.abc import Iterator, Sequence

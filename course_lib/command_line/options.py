@@ -59,7 +59,7 @@ def text_product(value: str) -> Path:
 
 
 def output(help: str) -> typer.models.OptionInfo:
-    """Return the option -o with a help text of its own, for a product that is a file or folder."""
+    """Return the option -o with a help text, for a product that is a file or folder."""
     info: typer.models.OptionInfo = typer.Option("-o", "--output", metavar="OUT", help=help, parser=product)
     return info
 

@@ -22,7 +22,7 @@ SENTENCES = (
 def translated(text: str) -> str:
     """Return a sentence of Typer in the reader's language, with its names; an unknown one as it is."""
     for sentence in SENTENCES:
-        # The names are kept: No such option: {name} → No such option: (?P<name>.+?)
+        # For example: No such option: {name} → No such option: (?P<name>.+?)
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(sentence))
         if found := re.fullmatch(pattern, text):
             return tr(sentence, **found.groupdict())

@@ -37,18 +37,23 @@ def run(
 ) -> None:
     """Build what the notebooks of a chapter need: corpora, tokenizers, models. Fresh products are not rebuilt."""
     chosen = chapters.select(chapter)
-    own = {each.number: [*each.products(), *(each.executed() if notebooks else ())] for each in chosen}
+    by_chapter = {}
+    for each in chosen:
+        executed = each.executed() if notebooks else []
+        by_chapter[each.number] = [*each.products(), *executed]
     if from_cache is not None:
-        unpacked, left = archive.unpack(workspace.with_inputs(chain.from_iterable(own.values())), from_cache)
+        wanted = workspace.with_inputs(chain.from_iterable(by_chapter.values()))
+        unpacked, left = archive.unpack(wanted, from_cache)
         sizes = {"number": len(unpacked), "size": human_size(sum(unpacked.values()))}
         print(tr("{source}: {number} products unpacked, {size}", source=from_cache, **sizes), flush=True)
         _print_left(tr("not unpacked"), left)
     for selected in chosen:
+        products = by_chapter[selected.number]
         started = time.perf_counter()
-        fresh = all(state.kind == "fresh" for state in workspace.states(own[selected.number]).values())
-        for product in own[selected.number]:
+        fresh = all(state.kind == "fresh" for state in workspace.states(products).values())
+        for product in products:
             product.path()
-        names = (f"{p.name.split('/')[1]} {human_size(workspace.size(p.name))}" for p in own[selected.number])
+        names = (f"{p.name.split('/')[1]} {human_size(workspace.size(p.name))}" for p in products)
         seconds = time.perf_counter() - started
         took = tr("up to date") if fresh else tr("{seconds:.0f} s", seconds=seconds)
         print(f"{selected.number} {tr(selected.title)}: {took}; {', '.join(names)}", flush=True)
@@ -141,14 +146,15 @@ def clean(
     found = cleaning.removal([selected.package for selected in chapters.select(chapter)], runs)
     for name, (size, seconds) in found.parts.items():
         print(f"{name:<28}{human_size(size):>9}  {duration(seconds / 3600):>8}")
-    for entry in found.kept:
-        kept = human_size(sum(each.stat().st_size for each in cleaning.files_in(entry)))
+    for entry in found.stays:
+        entry_size = human_size(sum(each.stat().st_size for each in cleaning.files_in(entry)))
         is_runs = entry.name == cleaning.RUNS
         why = tr("training runs; --runs removes them") if is_runs else tr("not written by the course")
-        print(tr("stays: {path}, {size} ({why})", path=entry.relative_to(workspace.root()), size=kept, why=why))
+        print(tr("stays: {path}, {size} ({why})", path=entry.relative_to(workspace.root()), size=entry_size, why=why))
     for entry in found.used:
         print(tr("stays: {path} (a running command uses it)", path=entry.relative_to(workspace.root())))
-    space, hours = sum(size for size, _ in found.parts.values()), sum(took for _, took in found.parts.values()) / 3600
+    space = sum(size for size, _ in found.parts.values())
+    hours = sum(seconds for _, seconds in found.parts.values()) / 3600
     sizes = {"size": human_size(space), "time": duration(hours), "folder": os.path.relpath(workspace.root())}
     if dry_run or not found.paths:
         print(tr("would remove {size} from {folder}; it took {time} to build", **sizes))

@@ -104,7 +104,7 @@ def _base(folder: Path, inputs: list[Path], settings: GPTSanRunConfig | dict[str
     from course_lib.training import run_product
     from course_lib.training.loop import silent, train
 
-    run = run_product.kept(base_run(inputs, settings), f"{RUNS}/{BASE.run_name()}")
+    run = run_product.in_workspace(base_run(inputs, settings), f"{RUNS}/{BASE.run_name()}")
     trained = train(run, resume=True, on_message=silent)
     return run_product.counts(trained, folder) | _tensors(run.export(folder / MODEL))
 
@@ -113,7 +113,7 @@ def _tuned(folder: Path, inputs: list[Path], settings: GPTSanRunConfig) -> dict[
     from course_lib.training import run_product
     from course_lib.training.loop import silent, train
 
-    run = run_product.kept(tuned_run(inputs, settings), f"{RUNS}/{TUNED.run_name()}")
+    run = run_product.in_workspace(tuned_run(inputs, settings), f"{RUNS}/{TUNED.run_name()}")
     trained = train(run, resume=True, on_message=silent)
     return run_product.counts(trained, folder) | _tensors(run.export(folder / MODEL))
 

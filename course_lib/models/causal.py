@@ -69,8 +69,8 @@ def apply_recompute(model: CausalModel, recompute: str) -> None:
             part.forward = partial(_again, part.forward)
     elif recompute == "core_attn":
         name = model.config._attn_implementation
-        own = modeling_gpt2 if isinstance(model, GPT2LMHeadModel) else modeling_gpt_neox
-        core = ALL_ATTENTION_FUNCTIONS.get_interface(name, own.eager_attention_forward)
+        modeling = modeling_gpt2 if isinstance(model, GPT2LMHeadModel) else modeling_gpt_neox
+        core = ALL_ATTENTION_FUNCTIONS.get_interface(name, modeling.eager_attention_forward)
         # The name includes the model type, because eager attention differs between GPT-2 and GPT-NeoX.
         again = f"{name}_{model.config.model_type}_again"
         ALL_ATTENTION_FUNCTIONS.register(again, partial(_again, core))

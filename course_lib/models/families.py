@@ -23,7 +23,7 @@ class Family:
     blocks: str  # module path of the transformer blocks
 
     def renamed(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings under their config.json keys; a key without a counterpart is kept."""
+        """Return the settings under their config.json keys; a key without a counterpart stays."""
         return {theirs: value for ours, value in settings.items() for theirs in self.keys.get(ours, (ours,))}
 
     def hf_values(self, model: ModelConfig) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _task(folder: Path, inputs: list[Path], settings: PrefixConfig) -> dict[str,
     from course_lib.training import run_product
     from course_lib.training.loop import silent, train
 
-    run = run_product.kept(prefix_run(inputs, settings), f"{RUNS}/{task(settings.task_name).run_name()}")
+    run = run_product.in_workspace(prefix_run(inputs, settings), f"{RUNS}/{task(settings.task_name).run_name()}")
     trained = train(run, resume=True, on_message=silent)
     run.export(folder / FILE)
     return run_product.counts(trained, folder)

@@ -79,7 +79,7 @@ class PackedDocuments:
         packed = [
             sample
             for start in range(0, len(order), WINDOW)
-            for sample in pack(self.pieces.room, order[start : start + WINDOW], self.seq_length)
+            for sample in pack(self.pieces.needed, order[start : start + WINDOW], self.seq_length)
         ]
         # Neither long samples nor, in a sample, long pieces come first: a run may evaluate only some samples.
         random.shuffle(packed)
@@ -96,14 +96,14 @@ class Pieces:
         self.document = np.repeat(np.arange(len(sizes)), numbers)
         self.start = (np.arange(len(self.document)) - first[self.document]) * seq_length
         self.size = np.minimum(sizes[self.document] - self.start, seq_length)
-        # A remainder takes the place in front of it, too; a piece of `seq_length` tokens is alone in its sample.
-        self.room = np.minimum(self.size + (self.start > 0), seq_length)
+        # A remainder needs the position in front of it, too; a piece of `seq_length` tokens is alone in its sample.
+        self.needed = np.minimum(self.size + (self.start > 0), seq_length)
 
     def __len__(self) -> int:
         return len(self.document)
 
     def __getitem__(self, piece: int) -> tuple[int, int, int]:
-        """Return the document of a piece, the place of its first token in the document, and the number of tokens."""
+        """Return the document of a piece, the position of its first token in the document, and the number of tokens."""
         return int(self.document[piece]), int(self.start[piece]), int(self.size[piece])
 
 
@@ -117,13 +117,13 @@ def pack(sizes: Array, documents: Array, seq_length: int) -> list[list[int]]:
     left: list[int] = []
     for document in documents[np.argsort(-sizes[documents], kind="stable")].tolist():
         size = int(sizes[document])
-        fitting = [place for place, space in enumerate(left) if space >= size]
-        place = min(fitting, key=left.__getitem__, default=len(samples))
-        if place == len(samples):
+        fitting = [index for index, space in enumerate(left) if space >= size]
+        fullest = min(fitting, key=left.__getitem__, default=len(samples))
+        if fullest == len(samples):
             samples.append([])
             left.append(seq_length)
-        samples[place].append(document)
-        left[place] -= size
+        samples[fullest].append(document)
+        left[fullest] -= size
     return samples
 
 

@@ -133,10 +133,10 @@ class Encoder:
 
 def _splitter(tokenizer: Tokenizer) -> Any:
     """Return the pre-tokenizer, without those behind it that only part what it has split."""
-    own = tokenizer.pre_tokenizer
-    parts: Any = own if isinstance(own, pre_tokenizers.Sequence) else [own]
+    whole = tokenizer.pre_tokenizer
+    parts: Any = whole if isinstance(whole, pre_tokenizers.Sequence) else [whole]
     first, *others = parts
-    return first if all(isinstance(each, pre_tokenizers.Split) for each in others) else own
+    return first if all(isinstance(each, pre_tokenizers.Split) for each in others) else whole
 
 
 def _splits_at_spaces(tokenizer: Tokenizer) -> bool:

@@ -148,9 +148,9 @@ def attention(weights: Any, tokens: Sequence[str], marked: Sequence[int] = ()) -
     """Plot the attention weights [seq, seq] of one head; rows are the tokens that read, those in `marked` in red."""
     figure, axis = subplots(height=7.4)
     image = axis.imshow(weights.detach(), cmap="Blues", vmin=0, vmax=1)
-    places = range(len(tokens))
-    axis.set_xticks(places, tokens, fontsize=9, rotation=90)
-    axis.set_yticks(places, tokens, fontsize=9)
+    positions = range(len(tokens))
+    axis.set_xticks(positions, tokens, fontsize=9, rotation=90)
+    axis.set_yticks(positions, tokens, fontsize=9)
     for row in marked:
         axis.get_yticklabels()[row].set_color(COLOURS[3])
         axis.add_patch(_frame(row, len(tokens)))

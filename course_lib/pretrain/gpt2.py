@@ -138,7 +138,7 @@ class Gpt2(Run):
         ids, mask = batch["tokens"][:, :-1], None
         if self.settings.data.packing == "best-fit":
             mask = document_mask(ids, self.special_ids[1])
-        # No token attends to padding on the right or to the place before a remainder, so any id will do there.
+        # No token attends to padding on the right or to the position before a remainder, so any id will do there.
         return {"input_ids": ids.clamp(min=0), "attention_mask": mask, "use_cache": False}
 
     def labels(self, batch: Any) -> Any:

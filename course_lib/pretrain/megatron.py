@@ -36,7 +36,7 @@ LAYER: dict[str, tuple[str, int | None, int | None]] = {
     "mlp.dense_h_to_4h": ("mlp.c_fc", 0, 0),
     "mlp.dense_4h_to_h": ("mlp.c_proj", 1, None),
 }
-# Training arguments that change the model without changing the names of its weights. GPT-2 has no place for them.
+# Training arguments that change the model without changing the names of its weights. GPT-2 cannot express them.
 UNKNOWN = (
     "untie_embeddings_and_output_weights", "swiglu", "squared_relu", "apply_layernorm_1p",
     "apply_residual_connection_post_layernorm",
@@ -79,7 +79,7 @@ def convert(
 
 
 def _config(source: Checkpoint) -> GPT2Config:
-    """Return the configuration of a checkpoint that GPT-2 has a place for, with all rows and without special ids."""
+    """Return the configuration of a checkpoint that GPT-2 can express, with all rows and without special ids."""
     args, ranks, first = source.args, len(source.ranks), source.ranks[0]
     for name in UNKNOWN:
         if getattr(args, name, False):

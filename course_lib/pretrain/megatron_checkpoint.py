@@ -100,11 +100,11 @@ def _from_layers(folder: Path) -> dict[int, State]:
     return ranks
 
 
-def require_copy(folder: Path, name: str, place: str, first: torch.Tensor, other: torch.Tensor) -> None:
+def require_copy(folder: Path, name: str, where: str, first: torch.Tensor, other: torch.Tensor) -> None:
     """Raise CourseError if two copies of a parameter, of which training updates each in the same way, differ."""
     if first is not other and not (first.shape == other.shape and torch.equal(first, other)):
         raise CourseError(
-            f"{folder}: {name} of {place} is not the copy that it should be: the training diverged; "
+            f"{folder}: {name} of {where} is not the copy that it should be: the training diverged; "
             "allowed: a checkpoint whose ranks have the same values"
         )
 

@@ -2,16 +2,16 @@
 
 The model is trained, or it is frozen behind a prefix: then no matrix keeps its input, but gradients flow through every
 layer to its part of the prefix. tests/training/test_planner.py and tests/prefix/test_memory.py compare the figures with
-PyTorch. This module imports torch only to count parameters.
+PyTorch. This module imports neither torch nor transformers.
 """
 
-from dataclasses import replace
 from functools import cache
 
 from course_lib.checkpoints.number_formats import BYTES, NumberFormat
 from course_lib.models.config import ModelConfig
 from course_lib.models.families import BY_ARCHITECTURE
-from course_lib.training.memory import Layer, Parameter, Sizes, parameters_of
+from course_lib.training.memory import Layer, Parameter, Sizes
+from course_lib.training.parameter_groups import is_matrix
 
 # Bytes per logit: the fp32 log-softmax and, at the start of the backward pass, two gradients of the same size.
 LOGIT_BYTES = 12
@@ -19,23 +19,58 @@ LOGIT_BYTES = 12
 LOOKED_UP = ("transformer.wpe.weight", "gpt_neox.embed_in.weight")
 
 
-def parameters(shape: ModelConfig) -> tuple[Parameter, ...]:
-    """Return the parameters of a model, in its order."""
-    # Kernels and recomputation change none.
-    return _parameters(replace(shape, recompute="none", attention="sdpa"))
-
-
 @cache
-def _parameters(shape: ModelConfig) -> tuple[Parameter, ...]:
-    import torch
-    from transformers import GPT2LMHeadModel, GPTNeoXForCausalLM
+def parameters(shape: ModelConfig) -> tuple[Parameter, ...]:
+    """Return the parameters of a model, with their names in transformers and in its order.
 
-    from course_lib.models.causal import model_config
+    To ask the model itself would import transformers, for 5 s. tests/training/test_planner.py compares the two.
+    """
+    width, ffn = shape.hidden_size, shape.ffn
+    embedding = shape.vocab_size, width
+    # In `block`, a module's name → the shape of its weight; each module has a bias, too.
+    block: dict[str, tuple[int, ...]]
+    if shape.architecture == "gpt2":
+        first = [
+            Parameter("transformer.wte.weight", embedding),
+            Parameter("transformer.wpe.weight", (shape.max_position_embeddings, width)),
+        ]
+        # [inputs, outputs]
+        block = {
+            "ln_1": (width,),
+            "attn.c_attn": (width, 3 * width),
+            "attn.c_proj": (width, width),
+            "ln_2": (width,),
+            "mlp.c_fc": (width, ffn),
+            "mlp.c_proj": (ffn, width),
+        }
+        outputs = -1
+        norm = "transformer.ln_f"
+        # The output head is the embedding.
+        head = []
+    else:
+        first = [Parameter("gpt_neox.embed_in.weight", embedding)]
+        # [outputs, inputs]
+        block = {
+            "input_layernorm": (width,),
+            "post_attention_layernorm": (width,),
+            "attention.query_key_value": (3 * width, width),
+            "attention.dense": (width, width),
+            "mlp.dense_h_to_4h": (ffn, width),
+            "mlp.dense_4h_to_h": (width, ffn),
+        }
+        outputs = 0
+        norm = "gpt_neox.final_layer_norm"
+        head = [Parameter("lm_head.weight", embedding)]
 
-    # Not by from_config, which shards the model in a rank of ZeRO stage 3.
-    model = GPT2LMHeadModel if shape.architecture == "gpt2" else GPTNeoXForCausalLM
-    with torch.device("meta"):
-        return parameters_of(model(model_config(shape)))
+    weights: dict[str, tuple[int, ...]] = {}
+    for number in range(shape.num_layers):
+        for name, weight in block.items():
+            weights[f"{BY_ARCHITECTURE[shape.architecture].blocks}.{number}.{name}"] = weight
+    weights[norm] = (width,)
+    found = first
+    for name, weight in weights.items():
+        found += [Parameter(f"{name}.weight", weight), Parameter(f"{name}.bias", (weight[outputs],))]
+    return (*found, *head)
 
 
 def flops_per_token(shape: ModelConfig, length: float) -> float:
@@ -161,7 +196,7 @@ def frozen_sizes(
 
 
 def _norms(shape: ModelConfig) -> int:
-    """Return the number of norms of a layer that have an input of their own."""
+    """Return the number of norms of a layer that have different inputs."""
     return 1 if shape.use_parallel_residual else 2
 
 
@@ -186,8 +221,6 @@ def _recomputed(shape: ModelConfig) -> tuple[str, ...]:
 
 def _matrices(counted: tuple[Parameter, ...]) -> tuple[tuple[int, ...], ...]:
     """Return the elements of the matrices that Muon updates, in one tuple for each shape."""
-    from course_lib.training.muon import is_matrix
-
     by_shape: dict[tuple[int, ...], list[int]] = {}
     for each in counted:
         if is_matrix(each.name, each.shape):

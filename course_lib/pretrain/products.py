@@ -22,7 +22,7 @@ ENCODING = ("pretrain/encode.py", "pretrain/indexed.py")
 TRAINING = (
     "pretrain/gpt2.py", "pretrain/data.py", "pretrain/sampling.py", "pretrain/best_fit.py", "models/causal.py",
 )  # fmt: skip
-# One folder per run. Runs are kept, so that interrupted training resumes and earlier checkpoints are not lost.
+# One folder per run. Runs stay there, so that interrupted training resumes and earlier checkpoints are not lost.
 RUNS = "pretrain/runs"
 # Name of the model folder in the product's folder.
 MODEL = "model"
@@ -67,7 +67,7 @@ def train_gpt2(folder: Path, inputs: list[Path], settings: PretrainConfig) -> di
     from course_lib.training import run_product
     from course_lib.training.loop import silent, train
 
-    run = run_product.kept(gpt2_run(inputs, settings), f"{RUNS}/{GPT2.run_name()}")
+    run = run_product.in_workspace(gpt2_run(inputs, settings), f"{RUNS}/{GPT2.run_name()}")
     trained = train(run, resume=True, on_message=silent)
     run.export(folder / MODEL)
     return run_product.counts(trained, folder)

@@ -76,7 +76,9 @@ def split_documents(split: str, sequences: int) -> tuple[range, range, range]:
         raise UsageError(
             f"data.split: {split!r} is not allowed: one to three shares (train, validation, test) such as 949,50,1"
         ) from None
-    ends = [round(end * sequences) for end in accumulate(share / total for share in [*shares, 0.0, 0.0][:3])]
+    three = [*shares, 0.0, 0.0][:3]
+    cumulative = accumulate(share / total for share in three)
+    ends = [round(share * sequences) for share in cumulative]
     return range(ends[0]), range(ends[0], ends[1]), range(ends[1], ends[2])
 
 
@@ -85,7 +87,7 @@ def split_corpora(corpora: Sequence[Indexed], split: str) -> tuple[Concatenated,
     ranges = [split_documents(split, len(corpus.sizes)) for corpus in corpora]
 
     def part(which: int) -> Concatenated:
-        return Concatenated([(corpus, own[which]) for corpus, own in zip(corpora, ranges, strict=True)])
+        return Concatenated([(corpus, documents[which]) for corpus, documents in zip(corpora, ranges, strict=True)])
 
     return part(0), part(1), part(2)
 
@@ -177,8 +179,8 @@ class GptDataset:
         self._arguments = (indexed, documents, seq_length, samples, seed, cache)
         self.indexed, self.seq_length = indexed, seq_length
         sizes = self._sizes = np.asarray(indexed.sizes)
-        own = np.ascontiguousarray(sizes[documents.start : documents.stop], np.int32)
-        self.tokens = int(own.sum(dtype=np.int64))  # tokens per epoch
+        chosen_sizes = np.ascontiguousarray(sizes[documents.start : documents.stop], np.int32)
+        self.tokens = int(chosen_sizes.sum(dtype=np.int64))  # tokens per epoch
         if self.tokens <= seq_length:
             message = tr_noop("{tokens} tokens are fewer than data.seq_length + 1 = {needed}; give more text")
             raise CourseError(tr(message, tokens=self.tokens, needed=seq_length + 1))
@@ -192,7 +194,10 @@ class GptDataset:
             first = samples_in((self.epochs - self.separate) * self.tokens, seq_length)
             return Indices(order, rows, shuffle_index(first, len(rows) - 1, random))
 
-        self.indices = build() if cache is None else _cached(cache, self._key(own, documents, seed), build)
+        if cache is None:
+            self.indices = build()
+        else:
+            self.indices = _cached(cache, self._key(chosen_sizes, documents, seed), build)
 
     def _key(self, sizes: Array, documents: range, seed: int) -> str:
         """Return the name stem for the cache files: a hash of everything that determines the indices."""
@@ -222,8 +227,8 @@ class GptDataset:
 class Epochs:
     """The samples of a corpus, epoch after epoch without end, for a run whose length is a time.
 
-    The order of a GptDataset depends on its number of samples. Here each epoch is a GptDataset of its own, whose seed
-    is the sum of the run's seed and the number of the epoch.
+    The order of a GptDataset depends on its number of samples. Here each epoch is another GptDataset, whose seed is
+    the sum of the run's seed and the number of the epoch.
     """
 
     def __init__(self, indexed: Indexed, documents: range, seq_length: int, seed: int, cache: Path | None = None):
@@ -240,10 +245,10 @@ class Epochs:
 
     def __getitem__(self, at: int) -> NDArray[np.int64]:
         # All epochs have the same number of samples.
-        number, place = divmod(at, len(self._epoch))
+        number, index = divmod(at, len(self._epoch))
         if number != self._number:
             self._number, self._epoch = number, self._build(number)
-        return self._epoch[place]
+        return self._epoch[index]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments

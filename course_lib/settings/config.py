@@ -24,8 +24,8 @@ from course_lib.errors import UsageError
 from course_lib.language.words import tr, tr_noop
 from course_lib.settings import profiles
 
-# The modules that declare the sections of a profile, each section beside its dataclass. They stand in lower rooms than
-# this one, so they are imported by name at run time; only workspace/chapters.py does the same, for the products.
+# The modules that declare the sections of a profile, each section beside its dataclass. Their packages import this one,
+# so they are imported by name at run time; only workspace/chapters.py does the same, for the products.
 SECTION_MODULES = (
     "corpus.config", "japanese.config", "subword.config", "pretrain.config", "gptsan.config", "prefix.config",
     "serving.config", "training.settings",
@@ -179,8 +179,8 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def changed(settings: Any) -> dict[str, Any]:
     """Return the settings that differ from the defaults of their class, by dotted key."""
-    own, default = flat(to_dict(settings)), flat(to_dict(type(settings)()))
-    return {key: value for key, value in own.items() if key not in default or default[key] != value}
+    values, default = flat(to_dict(settings)), flat(to_dict(type(settings)()))
+    return {key: value for key, value in values.items() if key not in default or default[key] != value}
 
 
 class Described(NamedTuple):
@@ -197,8 +197,8 @@ def describe(cls: type, prefix: str = "") -> list[Described]:
     """Return every setting of a dataclass, with dotted keys, for `--help` and the tables of keys."""
     rows = []
     # List the fields that a class adds before those that it inherits.
-    own = inspect.get_annotations(cls)
-    for field in sorted(dataclasses.fields(cls), key=lambda field: field.name not in own):
+    added = inspect.get_annotations(cls)
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.name not in added):
         key = prefix + field.name
         if dataclasses.is_dataclass(field.type):
             rows += describe(typing.cast(type, field.type), key + ".")

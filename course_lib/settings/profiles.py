@@ -1,7 +1,7 @@
 """Profiles and settings files: which profile is current, where a settings file is, and what it says.
 
 A profile chooses the settings of all products of the course. It is a file course_lib/configs/NAME.yaml, or a YAML file
-of the user's own that extends one. Any settings file may extend another by its key `extends`.
+of the user that extends one. Any settings file may extend another by its key `extends`.
 """
 
 import os
@@ -81,8 +81,9 @@ def profile_of_option(path: Path | None) -> str | None:
 
 def beside(path: str | Path) -> Path:
     """Return the absolute form of a path in a profile, relative to its file's folder; to the current one if bundled."""
-    own = profile_file()
-    return (Path.cwd() if own.parent == CONFIGS else own.parent.absolute()) / path
+    file = profile_file()
+    folder = Path.cwd() if file.parent == CONFIGS else file.parent.absolute()
+    return folder / path
 
 
 def find_settings_file(file: str | Path, folder: Path | None = None) -> Path:
@@ -91,8 +92,9 @@ def find_settings_file(file: str | Path, folder: Path | None = None) -> Path:
     There, `.yaml` may be left out. Raises UsageError if there is no such file.
     """
     profile = from_environment()
-    own = Path(profile).parent if profile.endswith(".yaml") else Path()
-    candidates = [(folder or Path()) / file, Path(file), own / file, CONFIGS / file, CONFIGS / f"{file}.yaml"]
+    beside_profile = Path(profile).parent if profile.endswith(".yaml") else Path()
+    folders = [folder or Path(), Path(), beside_profile, CONFIGS]
+    candidates = [*(each / file for each in folders), CONFIGS / f"{file}.yaml"]
     path = next(filter(Path.is_file, candidates), None)
     if path is None:
         bundled = ", ".join((*BUNDLED, *runs()))
@@ -113,20 +115,20 @@ def read_yaml(file: str | Path) -> dict[str, Any]:
     from course_lib.settings import yaml_values
 
     values: dict[str, Any] = {}
-    for own in reversed(_chain(find_settings_file(file)).values()):
-        values = yaml_values.over(values, own)
+    for of_file in reversed(_chain(find_settings_file(file)).values()):
+        values = yaml_values.over(values, of_file)
     values.pop("extends", None)
     return values
 
 
 def _chain(path: Path) -> dict[Path, dict[str, Any]]:
-    """Return a settings file's own values, by path, and then those of the files it extends, directly or through others.
+    """Return the values of a settings file and then those of the files that it extends, directly or not, by path.
 
     Raises UsageError if one of them is no mapping, does not exist or extends itself.
     """
     path, files = path.absolute(), dict[Path, dict[str, Any]]()
     while path not in files:
-        values = _own_values(path, path.stat().st_mtime_ns)
+        values = _content(path, path.stat().st_mtime_ns)
         if not isinstance(values, dict):
             raise UsageError(tr("{path}: expected `key: value` lines", path=path))
         files[path] = values
@@ -141,7 +143,7 @@ def _chain(path: Path) -> dict[Path, dict[str, Any]]:
 
 
 @cache
-def _own_values(path: Path, modified: int) -> Any:
+def _content(path: Path, modified: int) -> Any:
     """Return the content of a YAML file. It is read again when its modification time has changed."""
     from course_lib.settings import yaml_values
 

@@ -5,6 +5,7 @@ Numbers, true, false and null are those of YAML 1.2: `on`, 1:30 and 2026-11-01 a
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,11 @@ def _count(node: yaml.Node, counts: dict[int, int]) -> int:
         raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
     if id(node) not in counts:
         counts[id(node)] = BEING_COUNTED
-        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
-        parts = [part for each in inner for part in (each if isinstance(each, tuple) else (each,))]
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            parts = node.value
+        elif isinstance(node, yaml.MappingNode):
+            parts = list(chain.from_iterable(node.value))
         counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
     if counts[id(node)] > MOST:
         raise yaml.MarkedYAMLError(problem=f"more than {MOST:,} values", problem_mark=node.start_mark)

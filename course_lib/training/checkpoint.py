@@ -2,7 +2,7 @@
 
 A checkpoint is complete if it has a valid `complete.json`, written last, which lists every other file with its size.
 One without complete.json is what a killed run leaves. One that lacks a listed file was damaged after it was saved.
-checkpoints.json in the run folder lists the steps that the run has begun to save: only these checkpoints are its own.
+checkpoints.json in the run folder lists the steps that the run has begun to save: it removes only these checkpoints.
 """
 
 import json
@@ -39,12 +39,12 @@ def is_whole(checkpoint: Path) -> bool:
 
 def damage(checkpoint: Path) -> str | None:
     """Return what is wrong with a marked checkpoint, beginning with the file; None if it is whole or not marked."""
-    mark = checkpoint / COMPLETE
-    if not mark.exists():
+    marker = checkpoint / COMPLETE
+    if not marker.exists():
         return None
     files = _listed(checkpoint)
     if files is None:
-        return f"{mark}: is not readable"
+        return f"{marker}: is not readable"
     for name, size in files.items():
         path = checkpoint / name
         found = path.stat().st_size if path.is_file() else None
@@ -68,7 +68,7 @@ def require_undamaged(run: Path) -> None:
 
     A training from the start would remove it.
     """
-    problems = [damage(path) for path in own_checkpoints(run)]
+    problems = [damage(path) for path in checkpoints_of(run)]
     if problem := next(filter(None, problems), None):
         raise CourseError(
             f"{problem}; no checkpoint of the run is whole: restore the file, or start a new run in another "
@@ -79,7 +79,7 @@ def require_undamaged(run: Path) -> None:
 def begin_record(run: Path) -> None:
     """Begin the list of the steps that a run saves; of a run by an earlier version, with those that are whole."""
     if not (run / RECORD).is_file():
-        _write_record(run, {step_of(path) for path in own_checkpoints(run) if is_whole(path)})
+        _write_record(run, {step_of(path) for path in checkpoints_of(run) if is_whole(path)})
 
 
 def record(run: Path, step: int) -> None:
@@ -102,7 +102,7 @@ def _recorded(run: Path) -> set[int] | None:
     return set(steps)
 
 
-def own_checkpoints(run: Path) -> list[Path]:
+def checkpoints_of(run: Path) -> list[Path]:
     """Return the checkpoints that a run wrote, whole or not, latest first."""
     steps = _recorded(run)
     found = [path for path in (run / FOLDER).glob("checkpoint-*") if path.is_dir() and step_of(path) >= 0]
@@ -142,12 +142,12 @@ def ranks_of(checkpoint: Path) -> int:
 
 def whole_checkpoints(run: Path) -> list[Path]:
     """Return the complete checkpoints of a run, latest first."""
-    return list(filter(is_whole, own_checkpoints(run)))
+    return list(filter(is_whole, checkpoints_of(run)))
 
 
 def newer_than(run: Path, step: int) -> list[Path]:
     """Return the checkpoints of a run after a step, latest first."""
-    return [path for path in own_checkpoints(run) if step_of(path) > step]
+    return [path for path in checkpoints_of(run) if step_of(path) > step]
 
 
 def prune(run: Path, keep: int | None) -> None:
@@ -157,9 +157,9 @@ def prune(run: Path, keep: int | None) -> None:
     what DeepSpeed's zero_to_fp32.py puts there.
     """
     whole = whole_checkpoints(run)
-    kept = whole if keep is None else whole[:keep]
-    for path in own_checkpoints(run):
-        if path not in kept:
+    latest = whole if keep is None else whole[:keep]
+    for path in checkpoints_of(run):
+        if path not in latest:
             _remove(run, path)
 
 
@@ -167,7 +167,7 @@ def _remove(run: Path, checkpoint: Path) -> None:
     """Remove a checkpoint. If it holds files that the run did not write, they stay, and the folder is the user's."""
     listed = _listed(checkpoint)
     others = {str(path.relative_to(checkpoint)) for path in _files_in(checkpoint)} - {*(listed or ()), COMPLETE}
-    # The mark goes first, so that an interrupted removal leaves no checkpoint that looks complete.
+    # complete.json goes first, so that an interrupted removal leaves no checkpoint that looks complete.
     if listed is None or not others:
         (checkpoint / COMPLETE).unlink(missing_ok=True)
         shutil.rmtree(checkpoint, ignore_errors=True)

@@ -113,7 +113,7 @@ class PlainEngine:
         overflows = self.scale is not None and not torch.isfinite(norm)
         if not overflows:
             for group in self.optimizer.param_groups:
-                # Muon's groups have rates of their own.
+                # Muon's groups have other rates.
                 group["lr"] = rate * group.get("relative_lr", 1.0)
             self.optimizer.step()
         self.optimizer.zero_grad()
@@ -210,7 +210,7 @@ def sharded_construction(settings: RunConfig, batch: ResolvedBatch, ranks: int) 
         return
     from transformers.integrations import HfDeepSpeedConfig
 
-    # transformers looks for this object whenever it builds a model.
-    held = HfDeepSpeedConfig(deepspeed_json(settings, batch))
+    # transformers looks for this object, as long as it exists, whenever it builds a model.
+    deepspeed_config = HfDeepSpeedConfig(deepspeed_json(settings, batch))
     yield
-    del held
+    del deepspeed_config

@@ -40,12 +40,13 @@ def skip_shared_memory() -> None:
 
 def remove_stale_locks() -> None:
     """Remove lock files for compiled torch extensions that no process has open (/proc): they would block every run."""
-    held, locks = set(), {lock.resolve() for lock in build_root().glob("*/lock")}
+    locks = {lock.resolve() for lock in build_root().glob("*/lock")}
     if not locks or not Path("/proc/self/fd").is_dir():
         return
+    open_files = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         # The process may have exited or may belong to another user.
         with suppress(OSError):
-            held.add(link.readlink())
-    for lock in locks - held:
+            open_files.add(link.readlink())
+    for lock in locks - open_files:
         lock.unlink(missing_ok=True)

@@ -24,10 +24,10 @@ def digests(model: nn.Module) -> dict[str, int]:
     sums = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
-            held = getattr(parameter, "ds_tensor", parameter).detach()
-            bits = held.contiguous().view(torch.int16 if held.element_size() == 2 else torch.int32)
-            weights = torch.arange(1, bits.numel() + 1, device=bits.device, dtype=torch.int64)
-            sums[name] = int((bits.flatten() * weights).sum())
+            weight = getattr(parameter, "ds_tensor", parameter).detach()
+            bits = weight.contiguous().view(torch.int16 if weight.element_size() == 2 else torch.int32)
+            factors = torch.arange(1, bits.numel() + 1, device=bits.device, dtype=torch.int64)
+            sums[name] = int((bits.flatten() * factors).sum())
     return sums
 
 

@@ -139,9 +139,9 @@ def append(run: Path, entry: dict[str, Any]) -> None:
 
 def keep_until(run: Path, step: int) -> None:
     """Remove the entries of later steps, which a run that continues from `step` repeats."""
-    kept = [entry for entry in read(run) if entry["step"] <= step]
+    earlier = [entry for entry in read(run) if entry["step"] <= step]
     with atomic_write(run / FILE) as file:
-        file.writelines(orjson.dumps(entry) + b"\n" for entry in kept)
+        file.writelines(orjson.dumps(entry) + b"\n" for entry in earlier)
 
 
 def read(run: Path) -> list[dict[str, Any]]:

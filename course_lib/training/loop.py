@@ -57,7 +57,7 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         return _train_on_ranks(run, found, resume, on_message)
 
     with ExitStack() as stack:
-        # 1. This process, and its place among the ranks. What training changes in it is put back at the end.
+        # 1. This process, and its rank. What training changes in the process is put back at the end.
         stack.enter_context(advising_on_memory(run.settings))
         stack.enter_context(as_before(run.settings))
         rank = stack.enter_context(joined(run.settings))
@@ -109,7 +109,8 @@ def train(run: Run, resume: bool = False, on_message: Callable[[str], None] = PR
         validation = _first(data.validation, chosen.eval_iters * batch.total)
         test_iters = 10 * chosen.eval_iters if chosen.test_iters is None else chosen.test_iters
         test = _first(data.test, test_iters * batch.total)
-        batches = _micro_batches(run, data.train, data.collate, _places(start, steps, batch, rank), rank)
+        positions = _positions(start, steps, batch, rank)
+        batches = _micro_batches(run, data.train, data.collate, positions, rank)
         meter = log.Meter(
             tokens_per_step=batch.total * data.tokens_per_sample,
             ranks=rank.ranks,
@@ -217,8 +218,11 @@ def _train_on_ranks(run: Run, found: nodes.Nodes, resume: bool, on_message: Call
     return Trained(folder, max(start, steps), log.read(folder))
 
 
-def _places(start: int, steps: int | None, batch: ResolvedBatch, rank: Rank) -> Iterator[range]:
-    """Yield the samples of each micro-batch of a rank, from step `start` + 1 on. In a step, the ranks take turns."""
+def _positions(start: int, steps: int | None, batch: ResolvedBatch, rank: Rank) -> Iterator[range]:
+    """Yield where the samples of each micro-batch of a rank are in the training set, from step `start` + 1 on.
+
+    In a step, the ranks take turns.
+    """
     for step in count(start) if steps is None else range(start, steps):
         for turn in range(batch.accumulation):
             first = step * batch.total + (turn * rank.ranks + rank.number) * batch.micro
@@ -226,17 +230,17 @@ def _places(start: int, steps: int | None, batch: ResolvedBatch, rank: Rank) -> 
 
 
 def _micro_batches(
-    run: Run, samples: Any, collate: Callable[[list[Any]], Any], places: Iterable[range], rank: Rank
+    run: Run, samples: Any, collate: Callable[[list[Any]], Any], positions: Iterable[range], rank: Rank
 ) -> Iterator[Any]:
     """Yield micro-batches on the rank's device. To a GPU, they are copied while it computes."""
     on_gpu = rank.device.type == "cuda"
     loader = DataLoader(
         samples,
-        batch_sampler=places,  # type: ignore[arg-type]
+        batch_sampler=positions,  # type: ignore[arg-type]
         collate_fn=collate,
         num_workers=run.reader_workers(),
         pin_memory=on_gpu,
-        # A generator of its own: reading does not change what the model draws.
+        # With another generator than the model, whose random numbers do not depend on reading.
         generator=torch.Generator(),
     )
     for micro_batch in loader:
@@ -255,17 +259,17 @@ def _held_out(
 ) -> dict[str, float]:
     """Return the mean loss over all targets of the samples [nats per token], and the seconds that this took."""
     began = perf_counter()
-    places = [range(at, min(at + batch.micro, len(samples))) for at in range(0, len(samples), batch.micro)]
+    positions = [range(at, min(at + batch.micro, len(samples))) for at in range(0, len(samples), batch.micro)]
     # Every rank takes as many turns, because ZeRO stage 3 needs all ranks; those without samples add nothing.
-    turns = -(-len(places) // rank.ranks)
+    turns = -(-len(positions) // rank.ranks)
     mine = [turn * rank.ranks + rank.number for turn in range(turns)]
-    read = [places[min(place, len(places) - 1)] for place in mine]
+    read = [positions[min(index, len(positions) - 1)] for index in mine]
     sums = torch.zeros(2, dtype=torch.float64, device=rank.device)
     engine.train(False)
-    for place, micro_batch in zip(mine, _micro_batches(run, samples, collate, read, rank), strict=True):
+    for index, micro_batch in zip(mine, _micro_batches(run, samples, collate, read, rank), strict=True):
         with engine.precision():
             loss = loss_of(engine.module, micro_batch)
-        if place < len(places):
+        if index < len(positions):
             targets = run.targets(micro_batch)
             sums += torch.stack([loss.double() * targets, targets.double()])
     engine.train(True)

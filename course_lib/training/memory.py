@@ -1,8 +1,9 @@
 """What a training run needs on each of its GPUs, computed before it starts. planner.py compares plans.
 
-Parameters are counted in the model itself, which its kind of run builds on torch's meta device, where it takes no
-memory. Weights, gradients and optimizer states follow from them: they are exactly what PlainEngine and DeepSpeed 0.19
-allocate. ZeRO (Rajbhandari et al. 2019, arXiv:1910.02054) shards them.
+The parameters of GPT-2 and GPT-NeoX are listed in `pretrain/memory.py`. Those of a GPTSAN and of a prefix's encoder are
+counted in the model itself, built on torch's meta device, where it takes no memory. Weights, gradients and optimizer
+states follow from the parameters: they are exactly what PlainEngine and DeepSpeed 0.19 allocate. ZeRO (Rajbhandari et
+al. 2019, arXiv:1910.02054) shards them.
 
 Activations follow from one formula for a transformer layer, `Layer`. With the numbers of a GPT-2 in 16 bits it is that
 of Korthikanti et al. (2022, arXiv:2205.05198): 34·s·b·h + 5·a·s²·b bytes, of which fused attention does not keep the
@@ -58,7 +59,7 @@ def parameters_of(model: Any) -> tuple[Parameter, ...]:
 class Layer:
     """A transformer layer that gradients reach, with one micro-batch.
 
-    For its backward pass it keeps the input of each norm, of each trained matrix and of each activation function;
+    For its backward pass it saves the input of each norm, of each trained matrix and of each activation function;
     queries, keys, values and result of the attention; and a byte for each element that dropout may set to 0.
     """
 
@@ -73,7 +74,7 @@ class Layer:
     matrix_bytes: int
     norm_bytes: int
     stream_bytes: int
-    # number of kept tensors [tokens, width], and [tokens, ffn] for `wide_tensors`
+    # number of saved tensors [tokens, width], and [tokens, ffn] for `wide_tensors`
     norm_tensors: int  # inputs of norms
     attention_tensors: int  # in the attention, besides keys and values
     rotated_tensors: int = 0  # queries and keys with rotary positions
@@ -81,9 +82,9 @@ class Layer:
     feed_forward_tensors: int  # in the feed-forward part
     wide_tensors: int
     mask_elements: int = 0  # of the attention mask
-    # bytes kept for each query, key and head; 0: by a fused kernel, which keeps one fp32 value for each query and head
+    # bytes saved for each query, key and head; 0: by a fused kernel, which saves one fp32 value for each query and head
     score_bytes: int = 0
-    router_bytes: int = 0  # that a router keeps
+    router_bytes: int = 0  # that a router saves
     dropout: bool = False
     # what the backward pass recomputes (model.recompute), and the bytes of the weights that autocast casts again there
     recompute: str = "none"
@@ -99,11 +100,11 @@ class Layer:
         """Number of elements in a tensor [tokens, width]."""
         return self.tokens * self.width
 
-    def kept(self) -> int:
-        """Return the activations that the layer keeps for its backward pass [bytes]."""
-        norms, attention, core, feed_forward = self._kept_by_operation()
+    def saved(self) -> int:
+        """Return the activations that the layer saves for its backward pass [bytes]."""
+        norms, attention, core, feed_forward = self._saved_by_operation()
         stream = self.stream_bytes * self.stream
-        # What is recomputed keeps its input, which for the attention is the output of a norm.
+        # Of what is recomputed, the input is saved, which for the attention is the output of a norm.
         by_recompute = {
             "none": norms + attention + core + feed_forward,
             "core_attn": norms + attention + feed_forward,
@@ -113,21 +114,21 @@ class Layer:
         return by_recompute[self.recompute]
 
     def backward(self) -> int:
-        """Return what the layer's backward pass needs besides what is kept [bytes].
+        """Return what the layer's backward pass needs besides what is saved [bytes].
 
         These are the activations and casts that it recomputes, and the largest of: the gradients of the input and the
         output of an activation function, for one expert at a time; four gradients of the residual stream; the
         gradients in softmax(QKᵀ)V.
         """
-        norms, attention, core, feed_forward = self._kept_by_operation()
-        recomputed = norms + attention + core + feed_forward - self.kept() + self.recast_bytes
-        # Tokens are taken to be spread evenly over the experts: one expert has tokens / experts of them, each with ffn
+        norms, attention, core, feed_forward = self._saved_by_operation()
+        recomputed = norms + attention + core + feed_forward - self.saved() + self.recast_bytes
+        # Assumed: tokens are spread evenly over the experts, so one expert has tokens / experts of them, each with ffn
         # elements.
         wide = 2 * self.matrix_bytes * self.tokens * (self.ffn // self.experts)
         return recomputed + max(wide, 4 * self.stream_bytes * self.stream, core)
 
-    def _kept_by_operation(self) -> tuple[int, int, int, int]:
-        """Return what is kept without recomputation [bytes]: by norms, attention, softmax(QKᵀ)V and feed-forward."""
+    def _saved_by_operation(self) -> tuple[int, int, int, int]:
+        """Return what is saved without recomputation [bytes]: by norms, attention, softmax(QKᵀ)V and feed-forward."""
         # one byte for each element
         dropout = self.stream if self.dropout else 0
         norms = self.norm_tensors * self.norm_bytes * self.stream
@@ -150,7 +151,7 @@ class Sizes:
 
     counted: tuple[Parameter, ...]  # the model's, in its order
     layers: tuple[Layer, ...]  # those that gradients reach
-    ends: int  # activations kept outside the layers [bytes]
+    ends: int  # activations saved outside the layers [bytes]
     logits: int  # logits with the loss and its gradients [bytes]
     flops_per_token: float  # floating-point operations to train on one token
     length: int  # tokens per sample
@@ -175,12 +176,12 @@ class Sizes:
 
     @property
     def activations(self) -> int:
-        """What the forward pass of one micro-batch keeps [bytes]."""
-        return sum(layer.kept() for layer in self.layers) + self.ends
+        """What the forward pass of one micro-batch saves [bytes]."""
+        return sum(layer.saved() for layer in self.layers) + self.ends
 
     @property
-    def kept_casts(self) -> int:
-        """Casts that the forward pass keeps for the backward pass: all that no layer makes again [bytes]."""
+    def saved_casts(self) -> int:
+        """Casts that the forward pass saves for the backward pass: all that no layer makes again [bytes]."""
         return self.all_casts - sum(layer.recast_bytes for layer in self.layers)
 
     @property
@@ -222,7 +223,7 @@ def plan(settings: RunConfig, ranks: int | None = None) -> Plan:
         backward_bytes, step_bytes = _deepspeed_temporaries(settings, model, ranks)
     else:
         states, host = _plain_states(settings, model, ranks), 0
-        backward_bytes, step_bytes = model.kept_casts, _plain_step(settings, model, ranks)
+        backward_bytes, step_bytes = model.saved_casts, _plain_step(settings, model, ranks)
     # The backward pass of a layer comes after the logits are freed, so it shares their memory.
     backward_bytes += max(0, model.layer_backward - model.logits)
     # The optimizer step comes after the activations and logits are freed, so it shares their memory.
@@ -256,11 +257,11 @@ def _plain_states(settings: RunConfig, model: Sizes, ranks: int) -> dict[str, in
 def _plain_step(settings: RunConfig, model: Sizes, ranks: int) -> int:
     """Return the memory needed from the end of the backward pass to that of the optimizer step [bytes].
 
-    It holds the gradients, unless they are kept in any case, and what is larger: the tensors that the gradient of the
-    largest parameter is added up from, or the temporaries of the optimizer.
+    It is for the gradients, unless they stay between micro-batches anyway, and for what is larger: the tensors that the
+    gradient of the largest parameter is added up from, or the temporaries of the optimizer.
     """
     trained_sizes, accumulates = [elements for elements, _ in model.trained], _accumulates(settings, ranks)
-    # The largest parameter is taken for an embedding that is the output head, too (tied): it gets a gradient from both.
+    # Assumed: the largest parameter is an embedding and also the output head (tied), so it gets a gradient from both.
     # In fp32, their sum is a third tensor.
     summands = (2 if settings.precision.dtype == "fp32" else 1) + accumulates
     temporary = summands * FP32 * max(trained_sizes)

@@ -9,13 +9,12 @@ they would scale the updates by the wrong side. Query, key and value are orthogo
 them in one matrix. The momentum is a sum of gradients, in the repository a mean: the iteration removes the factor.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.training.parameter_groups import parameter_groups
+from course_lib.training.parameter_groups import is_matrix, parameter_groups
 from course_lib.training.settings import OptimizerConfig
 
 # Factors of the odd polynomial x → a·x + b·x³ + c·x⁵, chosen by Jordan et al. for its slope at 0.
@@ -123,8 +122,3 @@ def muon_groups(model: nn.Module, wanted: OptimizerConfig) -> list[dict[str, Any
         rest = [parameter for parameter in group["params"] if parameter not in by_muon]
         groups.append(group | {"params": rest, "use_muon": False, "relative_lr": 1.0})
     return groups
-
-
-def is_matrix(name: str, shape: Sequence[int]) -> bool:
-    """Return whether a GPT-2's parameter is a matrix of a block, `transformer.h.N.….weight`."""
-    return ".h." in name and len(shape) == 2

@@ -49,7 +49,7 @@ def of(engine: Engine) -> OptimizerState:
     if deepspeed.zero_optimization_stage() == 3:
         return Stage3State(deepspeed, deepspeed.optimizer.fp16_groups, deepspeed.optimizer.fp32_partitioned_groups_flat)
     zero = deepspeed.optimizer
-    # In bf16, stage 1 is a class of its own.
+    # In bf16, stage 1 has another class.
     groups = zero.bf16_groups if hasattr(zero, "bf16_groups") else zero.bit16_groups
     return Stages1And2State(deepspeed, groups, [group["params"][0] for group in zero.optimizer.param_groups])
 
@@ -222,16 +222,16 @@ class Stage3State(Stages1And2State):
         """Set a tensor of a parameter or buffer: this rank's part of it."""
         from deepspeed.utils import safe_set_local_fp32_param, safe_set_local_optimizer_state
 
-        held = getattr(value, "ds_tensor", None)
-        if held is None:
+        shard = getattr(value, "ds_tensor", None)
+        if shard is None:
             value.copy_(whole)
             return
-        part = self._part(whole, held.numel())
+        part = self._part(whole, shard.numel())
         if kind != WEIGHT:
             safe_set_local_optimizer_state(value, part, kind)
             return
         # the weights of the forward pass
-        held.data.copy_(part)
+        shard.data.copy_(part)
         if value.requires_grad:
             safe_set_local_fp32_param(value, part)
 

@@ -1,5 +1,6 @@
-"""Optimizer groups with and without weight decay, the same for every trainer of the course."""
+"""What an optimizer does with a parameter, by its name: the same in all trainers and in the memory planner."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -10,6 +11,11 @@ def decays(name: str) -> bool:
     decays the norms, because its exclusion pattern does not match their names.
     """
     return not name.endswith("bias") and ".ln_" not in name and "norm." not in name
+
+
+def is_matrix(name: str, shape: Sequence[int]) -> bool:
+    """Return whether a GPT-2's parameter is a matrix of a block, `transformer.h.N.….weight`, which Muon updates."""
+    return ".h." in name and len(shape) == 2
 
 
 def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:

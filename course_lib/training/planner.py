@@ -43,7 +43,7 @@ def recompute_choices(settings: Any) -> tuple[str, ...]:
 
 
 def grid(settings: Any, ranks: int | None = None) -> list[Plan]:
-    """Plan the run for every recompute choice and ZeRO stage, or its own stage only, if ZeRO has nothing to do."""
+    """Plan the run for every recompute choice and ZeRO stage, or only its stage, if ZeRO has nothing to do."""
     rank_count = ranks or settings.launch.ranks or 1
     has_choice = _with(settings, {"zero.stage": 3}).uses_deepspeed(rank_count)
     stages = range(4) if has_choice else (settings.zero.stage,)
@@ -58,11 +58,11 @@ def what_fits(settings: Any, ranks: int | None = None) -> list[Fit]:
     return [Fit(c, total <= c * GB, [] if total <= c * GB else smaller(settings, ranks, c * GB)) for c in CARDS]
 
 
-def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tuple[str, int]]:
+def smaller(settings: Any, ranks: int | None = None, limit: int = 0) -> list[tuple[str, int]]:
     """Return changes that reduce memory use, as pairs (settings to change, resulting peak memory [bytes]).
 
     Each change is made in addition to the previous ones. The list ends with the mildest change of a kind that makes the
-    run fit into `room` bytes; before it, it has those that save the most. Only GPUs add samples to a step.
+    run fit into `limit` bytes; before it, it has those that save the most. Only GPUs add samples to a step.
     """
     current = plan(settings, ranks)
     changes: list[tuple[str, int]] = []
@@ -79,7 +79,7 @@ def smaller(settings: Any, ranks: int | None = None, room: int = 0) -> list[tupl
                     change = tr("{change} on {ranks} GPUs", change=change, ranks=rank_count)
                 tried.append((change, plan(_with(current.settings, values), rank_count)))
             tried = [(change, each) for change, each in tried if each.total < 0.99 * current.total]
-            fitting = [(change, each) for change, each in tried if each.total <= room]
+            fitting = [(change, each) for change, each in tried if each.total <= limit]
             if tried:
                 change, current = fitting[0] if fitting else min(tried, key=lambda pair: pair[1].total)
                 changes.append((change, current.total))

@@ -20,7 +20,7 @@ DEFAULTS = {M_TRIM_THRESHOLD: 128 * 1024, M_MMAP_MAX: 65536}
 
 @contextmanager
 def as_before(settings: RunConfig) -> Iterator[None]:
-    """Train in the block: with gradients, and on CPU with memory that is kept. Then restore what training changes."""
+    """Train in the block: with gradients, and memory that stays allocated. Then restore what training changes."""
     generators = random.getstate(), np.random.get_state(), torch.get_rng_state()
     on_gpu = torch.cuda.is_available() and settings.launch.device != "cpu"
     of_gpus = torch.cuda.get_rng_state_all() if on_gpu else []

@@ -80,7 +80,7 @@ def with_batch_of_run(run: Run, ranks: int, on_message: Callable[[str], None]) -
     return type(run)(replace(settings, batch=batch))
 
 
-def require_own(run: Run) -> None:
+def require_no_other_files(run: Run) -> None:
     """Raise UsageError if the run's folder has files, and they are not those of a run."""
     folder: Path = run.settings.engine.output_dir
     found = [path.name for path in folder.iterdir()] if folder.exists() else []
@@ -98,7 +98,7 @@ def require_usable(
 
     Raises UsageError or CourseError if the run may not train in its folder. Its identity is computed only if need be.
     """
-    require_own(run)
+    require_no_other_files(run)
     settings = run.settings
     folder: Path = settings.engine.output_dir
     whole = checkpoint.whole_checkpoints(folder)
@@ -143,7 +143,7 @@ def prepare(run: Run, batch: ResolvedBatch, resume: bool, on_message: Callable[[
         # Discard the log of an earlier attempt that saved no checkpoint.
         (folder / log.FILE).unlink(missing_ok=True)
     contents: dict[str, Any] = {
-        # The first file marks the folder as a run.
+        # By the first file, _is_run knows the folder.
         CONFIG: config.to_yaml(settings),
         DEEPSPEED: deepspeed_json(settings, batch),
         DATA: facts,
@@ -174,10 +174,10 @@ def _is_run(run: Run, folder: Path) -> bool:
 @contextmanager
 def export_folder(run: Path, target: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces `target` at the end; it may not be the run, but its `model` folder."""
-    own = target.absolute() == run.absolute() / MODEL
-    if not own:
+    is_model_of_run = target.absolute() == run.absolute() / MODEL
+    if not is_model_of_run:
         require_other(run, target)
-    with atomic_folder(target, ours=own) as folder:
+    with atomic_folder(target, ours=is_model_of_run) as folder:
         yield folder
 
 

@@ -1,4 +1,4 @@
-"""Products that a training run makes. Runs are kept next to the products, so that an interrupted one can continue."""
+"""Products that a training run makes. Runs stay next to the products, so that an interrupted one can continue."""
 
 import shutil
 from dataclasses import replace
@@ -16,8 +16,8 @@ from course_lib.training.settings import RUNS_SECTION
 RunKind = TypeVar("RunKind", bound=Run)
 
 
-def kept(run: RunKind, name: str) -> RunKind:
-    """Return a run in a folder of the workspace, where it is kept.
+def in_workspace(run: RunKind, name: str) -> RunKind:
+    """Return a run whose folder is in the workspace, where it stays.
 
     The name ends with the product's `run_name()`: another identity, other code or other inputs give another run.
     """
@@ -38,7 +38,7 @@ def counts(trained: Trained, folder: Path) -> dict[str, Any]:
 
 def runs_folder(name: str) -> Path:
     """Return a folder for the runs of the profile: in training.runs.folder if its parent exists, or the workspace."""
-    kept = RUNS_SECTION.read().folder
-    if kept and kept.parent.is_dir():
-        return kept / profiles.current_name() / name
+    folder = RUNS_SECTION.read().folder
+    if folder and folder.parent.is_dir():
+        return folder / profiles.current_name() / name
     return paths.root() / name

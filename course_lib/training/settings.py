@@ -75,7 +75,7 @@ class RateConfig:
                 "the rate would rise; are they swapped?"
             )
         if self.warmup_steps is None:
-            self._require_room(self.warmup_rate)
+            self._require_warmup_before_decay(self.warmup_rate)
         return self
 
     def warmup(self, last_step: int) -> float:
@@ -87,10 +87,10 @@ class RateConfig:
             raise ValueError(
                 f"optimizer.lr.warmup_steps: {warmup} is not allowed: must not exceed the {decay} steps up to {end}"
             )
-        self._require_room(warmup / decay)
+        self._require_warmup_before_decay(warmup / decay)
         return warmup
 
-    def _require_room(self, warmup: float) -> None:
+    def _require_warmup_before_decay(self, warmup: float) -> None:
         """Raise ValueError if a trapezoid would begin to fall before the end of the warm-up, a share of its length."""
         # The tolerance is for shares such as 0.1 and 0.9.
         if self.decay == "trapezoid" and warmup + self.decay_rate > 1 + 1e-9:
@@ -324,8 +324,10 @@ class RunConfig:
 
     def chosen(self, **names: Iterable[str]) -> dict[str, Any]:
         """Return values by dotted key: chosen(engine=["seed"], loss=["z_loss"]) → {"engine.seed": 1024, …}."""
-        values = to_dict(self)
-        return flat({section: {key: values[section][key] for key in keys} for section, keys in names.items()})
+        values, found = to_dict(self), {}
+        for section, keys in names.items():
+            found[section] = {key: values[section][key] for key in keys}
+        return flat(found)
 
     def sizes(self, autocast: bool = False) -> Any:
         """Return what the memory planner needs to know of the model, `Sizes` of memory.py. Each kind overrides this.

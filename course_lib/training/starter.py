@@ -53,9 +53,9 @@ def commands_of_ranks(
     commands: dict[int, tuple[list[str], dict[str, str]]] = {}
     for node, ranks in nodes.slots.items():
         for local in range(ranks):
-            own = environment | {"RANK": str(len(commands)), "LOCAL_RANK": str(local)}
-            words = by_ssh(node, command, own) if nodes.started_by == "ssh" else command
-            commands[len(commands)] = words, own
+            of_rank = environment | {"RANK": str(len(commands)), "LOCAL_RANK": str(local)}
+            words = by_ssh(node, command, of_rank) if nodes.started_by == "ssh" else command
+            commands[len(commands)] = words, of_rank
     return commands
 
 
@@ -63,7 +63,7 @@ def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
     """Return the environment variables that all ranks get, in addition to those of this process."""
     launch = settings.launch
     code = str(Path(__file__).parents[2])
-    own = {
+    environment = {
         STARTED: "1",
         "WORLD_SIZE": str(nodes.ranks),
         "MASTER_ADDR": nodes.address,
@@ -74,11 +74,11 @@ def environment_of_ranks(settings: RunConfig, nodes: Nodes) -> dict[str, str]:
     }
     if settings.uses_deepspeed(nodes.ranks) and not settings.engine.compile:
         # DeepSpeed compiles parts of an optimizer that no run uses, which would import the torch compiler in each rank.
-        own["TORCHDYNAMO_DISABLE"] = "1"
+        environment["TORCHDYNAMO_DISABLE"] = "1"
     if launch.device == "cpu" or not (nodes.started_by or gpus(settings)):
         # By default, idle threads spin. If other processes need the cores, a step takes eight times as long.
-        own["OMP_WAIT_POLICY"] = "passive"
-    return own
+        environment["OMP_WAIT_POLICY"] = "passive"
+    return environment
 
 
 def free_port() -> int:

@@ -59,8 +59,8 @@ def save(engine: Engine, folder: Path, rank: Rank, facts: Mapping[str, Any], fro
         folder.mkdir(parents=True, exist_ok=True)
         _remove_earlier(folder)
     rank.barrier()
-    own = {entry.key: (entry.dtype, entry.shape) for entry in entries if entry.owner == rank.number}
-    with optimizer.reading(), state_files.writer(folder / state_files.file_of(rank.number), own) as file:
+    planned = {entry.key: (entry.dtype, entry.shape) for entry in entries if entry.owner == rank.number}
+    with optimizer.reading(), state_files.writer(folder / state_files.file_of(rank.number), planned) as file:
         for entry in entries:
             # Under ZeRO, all ranks take part in this call.
             value = optimizer.read(entry.value, entry.kind)

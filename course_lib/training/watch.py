@@ -30,7 +30,7 @@ from course_lib.training.run_dir import OUTPUT
 SRUN = -1
 # seconds for the current step and a checkpoint, after a request to stop
 PATIENCE = 120.0
-# When a rank has failed, the others have these seconds to report errors of their own: theirs may be the first cause.
+# When a rank has failed, the others have these seconds to report their errors, one of which may be the first cause.
 GRACE = 3.0
 # seconds that `srun` gets to end its ranks
 SRUN_ENDS = 20.0
@@ -81,7 +81,7 @@ class Watch:
                     self._end()
                     self.bar.close()
             if error := self._judge():
-                # If the terminal is gone, this is the only place for the message.
+                # If the terminal is gone, the message is only there.
                 self._write(f"course: {error}\n".encode())
                 raise error
 

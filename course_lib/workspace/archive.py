@@ -27,13 +27,15 @@ Done = tuple[dict[str, int], dict[str, str]]
 def pack(products: Sequence[Product], target: Path) -> Done:
     """Write the fresh ones among `products` into an archive. The same products give the same bytes."""
     states = workspace.states(products)
-    packed, left = dict[str, int](), {name: tr(state.kind) for name, state in states.items() if state.kind != "fresh"}
+    left = {name: tr(state.kind) for name, state in states.items() if state.kind != "fresh"}
+    packed = dict[str, int]()
     if len(left) == len(states):
         raise CourseError(tr("{path}: holds no finished product; run `course run all` first", path=workspace.root()))
     for product in products:
         files.require_other(product.folder, target)
+    fresh = [product for product in products if product.name not in left]
     with files.atomic_write(target) as file, ZipFile(file, "w") as archive:
-        for product in (product for product in products if product.name not in left):
+        for product in fresh:
             outputs = (product.manifest() or {})["outputs"]
             for name in (manifests.FILE, *outputs):
                 path = product.folder / name
@@ -51,23 +53,23 @@ def pack(products: Sequence[Product], target: Path) -> Done:
 def unpack(wanted: Sequence[Product], source: Path) -> Done:
     """Put products of an archive into the workspace, each with its manifest; verify all of them before writing.
 
-    A product that is fresh is kept, and so is one whose archived form would be stale here. `wanted` has the products to
+    A product that is fresh stays, and so does one whose archived form would be stale here. `wanted` has the products to
     unpack and all their inputs, inputs first (`workspace.with_inputs`).
     """
     files.require_file(source)
     with files.work_folder(workspace.root() / "cache") as folder:
         try:
             with ZipFile(source) as archive:
-                held = [each for each in wanted if f"{each.name}/{manifests.FILE}" in archive.namelist()]
+                packed = [each for each in wanted if f"{each.name}/{manifests.FILE}" in archive.namelist()]
                 for name in archive.namelist():
-                    if name.startswith(tuple(f"{product.name}/" for product in held)):
+                    if name.startswith(tuple(f"{product.name}/" for product in packed)):
                         archive.extract(name, folder)
         except (BadZipFile, EOFError, OSError, lzma.LZMAError, zlib.error, NotImplementedError) as error:
             raise CourseError(tr("{path}: is not a complete archive: {error}", path=source, error=error)) from error
-        packed = {product: _verified(folder / product.name, source) for product in held}
-        left = {each.name: tr("not in the archive") for each in wanted if each not in held}
+        verified = {product: _verified(folder / product.name, source) for product in packed}
+        left = {each.name: tr("not in the archive") for each in wanted if each not in packed}
         unpacked, seen = dict[str, int](), Seen()
-        for product, manifest in packed.items():
+        for product, manifest in verified.items():
             if product.state(seen).kind == "fresh":
                 left[product.name] = tr("finished here")
                 continue

@@ -35,14 +35,15 @@ class Chapter:
 
     def executed(self) -> list[Product]:
         """Return the chapter's notebooks as products, which are built by executing them."""
-        own, library, found = self.products(), Path(__file__).parents[1], []
+        library, found = Path(__file__).parents[1], []
+        made_by_chapter = self.products()
         drawn = [f"{self.package}/{name}.py" for name in ("figures", "diagrams")]
         shown = [self.package, *(name for name in drawn if (library / name).is_file()), "notebooks"]
         for path in filter(Path.exists, self.paths):
             # A chapter's last notebook is its main one.
             name = f"{self.package}/{'notebook' if path == self.paths[-1] else path.stem}"
             code = (*shown, f"exercises/{self.notebooks[path.stem]}.py")
-            found.append(Product(name, partial(_run_notebook, path), inputs=(path, *own), code=code))
+            found.append(Product(name, partial(_run_notebook, path), inputs=(path, *made_by_chapter), code=code))
         return found
 
 

@@ -33,8 +33,8 @@ class Removal:
     # product or run → size [bytes], seconds that it took to build
     parts: dict[str, tuple[int, float]] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
-    # files of the user's own, and the folder of training runs if they are not removed
-    kept: list[Path] = field(default_factory=list)
+    # the user's files, and the folder of training runs if they are not removed
+    stays: list[Path] = field(default_factory=list)
     # what a running command uses
     used: list[Path] = field(default_factory=list)
     # path → the lock that a command holds while it uses the path
@@ -79,9 +79,10 @@ class Removal:
 def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
     """Return what cleaning these chapters removes; with `runs`, also their training runs. Nothing is removed yet."""
     found = Removal()
-    for path in (path for name in chapters for path in sorted((root() / name).glob("*"))):
+    paths = [path for name in chapters for path in sorted((root() / name).glob("*"))]
+    for path in paths:
         if not _inside(path, root()):
-            found.kept.append(path)
+            found.stays.append(path)
         elif path.name == RUNS and path.is_dir() and runs:
             for run in sorted(path.iterdir()):
                 if RUN.fullmatch(run.name) and _inside(run, root()):
@@ -89,23 +90,23 @@ def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
                     users = {file for each in copies for file in files_in(each)}
                     written = [file for file in files_in(run) if file not in users] if users else [run]
                     found.add(run, written, run / OF_RUN)
-                    found.kept += copies
+                    found.stays += copies
                 else:
-                    found.kept.append(run)
+                    found.stays.append(run)
         elif path.is_dir() and (manifest := manifests.read(path)):
             written = [path / name for name in (manifests.FILE, files.MARK) if (path / name).is_file()]
             for name, facts in manifest["outputs"].items():
                 if _inside(path / name, path) and manifests.is_as_built(path, name, facts):
                     written.append(path / name)
             found.add(path, written, lock_path(path), manifest.get("seconds", 0.0))
-            found.kept += sorted(set(files_in(path)) - set(written))
+            found.stays += sorted(set(files_in(path)) - set(written))
         elif LOCK.fullmatch(path.name) and path.stat().st_size == 0:
             found.add_leftover(path, path)
         elif TEMPORARY.fullmatch(path.name):
             # what killed builds left
             found.add_leftover(path, path)
         else:
-            found.kept.append(path)
+            found.stays.append(path)
     return found
 
 

@@ -192,7 +192,7 @@ def size(name: str) -> int:
 
 
 def locked(product: Product) -> FileLock:
-    """Return a lock to be held while a product is written: `with locked(product):` waits for other processes."""
+    """Return the lock for writing a product: `with locked(product):` waits for other processes."""
     product.folder.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(lock_path(product.folder))
 

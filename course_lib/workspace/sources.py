@@ -21,7 +21,7 @@ NO_PRODUCT = ("figures.py", "diagrams.py")
 PATTERNS = ("*.py", "*.tsv")
 # The sources as they were when this process first imported products; 1.6 MB, read in 10 ms.
 LOADED = {path: path.read_bytes() for pattern in PATTERNS for path in sorted(LIBRARY.rglob(pattern))}
-# What a manifest records in place of the digest of a source that was edited: no digest, and of this process alone.
+# What a manifest records instead of the digest of a source that was edited: no digest, and of this process alone.
 UNKNOWN = "edited while "
 EDITED = f"{UNKNOWN}process {os.getpid()} of {time.time_ns()} ran"
 
@@ -37,7 +37,10 @@ def digest(name: str) -> str:
 def is_edited(name: str) -> bool:
     """Return whether a source has another digest now than when this process loaded it."""
     source = LIBRARY / name
-    listed = [source] if source.is_file() else [path for each in PATTERNS for path in sorted(source.glob(each))]
+    if source.is_file():
+        listed = [source]
+    else:
+        listed = [path for each in PATTERNS for path in sorted(source.glob(each))]
     now = {path: path.read_bytes() for path in listed if _is_part(path, source)}
     try:
         return now != _loaded(name) and _digest(now) != digest(name)

@@ -3,8 +3,8 @@
 notebooks.po has the Markdown cells and the texts of code cells, each under its notebook and cell ("03_tokenizers
 c03-007"); pages.po has the Markdown pages, cut by pages.py; course.po, in the package, has what the library says: the
 calls of `tr`, `tr_noop` and `progress`, which Babel (https://babel.pocoo.org) finds, and the texts of exercises. The
-library reads it compiled, as course.mo. If an English text changes, its translation is kept, shown and listed as fuzzy
-until a translator accepts it; if only numbers change, they change in the translation, too.
+library reads it compiled, as course.mo. If an English text changes, its translation stays, and is listed as fuzzy until
+a translator accepts it; if only numbers change, they change in the translation, too.
 """
 
 import io
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     """A message, the file that it is in, and its key if it has one."""
 
     text: str
-    place: Path
+    path: Path
     key: str | None = None
 
 
@@ -91,8 +91,8 @@ def template(domain: str) -> Catalog:
     catalog = Catalog()
     for entry in TEXTS[domain]():
         if entry.text.strip():
-            place = entry.place.relative_to(REPOSITORY).as_posix()
-            catalog.add(entry.text, locations=[(place, 0)], context=entry.key)
+            file = entry.path.relative_to(REPOSITORY).as_posix()
+            catalog.add(entry.text, locations=[(file, 0)], context=entry.key)
     return catalog
 
 

@@ -25,7 +25,7 @@ OPENING = re.compile(r"""[A-Za-z]*("{3}|'{3}|"|')""")
 
 
 class Text(NamedTuple):
-    """A text of a cell, and its place in the source."""
+    """A text of a cell, and its position in the source."""
 
     text: str
     start: int
@@ -37,12 +37,12 @@ def texts(source: str) -> list[Text]:
     lines = source.splitlines(keepends=True)
     starts = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
 
-    def place(line: int, column: int) -> int:
-        """Return the offset of a place of the syntax tree, which counts columns in bytes."""
+    def offset(line: int, column: int) -> int:
+        """Return the offset of a position in the syntax tree, which counts columns in bytes."""
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     spans = [
-        (place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0))
+        (offset(node.lineno, node.col_offset), offset(node.end_lineno or 0, node.end_col_offset or 0))
         for node in _offered(ast.parse(source))
     ]
     found = []

@@ -27,7 +27,7 @@ def build(language: str, folder: Path | None = None, only: tuple[str, ...] = (""
     """Write the notebooks and pages in a language and return the paths of the notebooks.
 
     A text without a translation stays English. A code cell keeps the outputs that a notebook at the same path, or else
-    the course's own in this language, has for the same code, apart from strings; otherwise, it has none.
+    the course's notebook in this language, has for the same code, apart from strings; otherwise, it has none.
 
     Args:
         language: code of the language, such as "ja".
@@ -120,8 +120,9 @@ class Links:
         self._folder = folder
         self._texts = texts
         images = NOTEBOOKS / language / "images"
-        self._own = {*pages.pages(), *NOTEBOOKS.glob("*.ipynb")}
-        self._own |= {NOTEBOOKS / "images" / path.name for path in images.glob("*.png")}
+        # the English files that have another form in the edition
+        self._sources = {*pages.pages(), *NOTEBOOKS.glob("*.ipynb")}
+        self._sources |= {NOTEBOOKS / "images" / path.name for path in images.glob("*.png")}
 
     def target(self, source: Path) -> Path:
         """Return the path that a file of the repository has in the edition."""
@@ -139,21 +140,25 @@ class Links:
         path = Path(os.path.normpath(start / name)) if link else source
         if re.match(r"[a-z]+:|/", name) or not path.exists():
             return link + anchor
-        if path.suffix == ".md" and path in self._own and path != REPOSITORY / pages.GLOSSARY:
+        if path.suffix == ".md" and path in self._sources and path != REPOSITORY / pages.GLOSSARY:
             anchor = self._anchor(path, anchor)
         if absolute:
-            own = pages.edition(path, self.language) if path in self._own else path
-            return f"{ABSOLUTE}{own.relative_to(REPOSITORY).as_posix()}{anchor}"
+            named = pages.edition(path, self.language) if path in self._sources else path
+            return f"{ABSOLUTE}{named.relative_to(REPOSITORY).as_posix()}{anchor}"
         # A link of a file to itself is the switch between the languages.
-        target = self.target(path) if path in self._own and (path != source or anchor) else path
+        target = self.target(path) if path in self._sources and (path != source or anchor) else path
         moved = Path(os.path.relpath(target, self.target(source).parent)).as_posix()
         return (moved + "/" * link.endswith("/") if link else "") + anchor
 
     def _anchor(self, page: Path, anchor: str) -> str:
         """Return the anchor of the heading whose English text has a given anchor."""
+        if not anchor:
+            return ""
         text = page.read_text(encoding="utf8")
-        english, own = pages.anchors(text), pages.anchors(pages.translated(text, self._texts))
-        return f"#{dict(zip(english, own, strict=True)).get(anchor[1:], anchor[1:])}" if anchor else ""
+        english, translations = pages.anchors(text), pages.anchors(pages.translated(text, self._texts))
+        by_english = dict(zip(english, translations, strict=True))
+        name = anchor.removeprefix("#")
+        return f"#{by_english.get(name, name)}"
 
 
 def translated(source: Path, texts: Texts, links: Links) -> nbformat.NotebookNode:
@@ -162,8 +167,8 @@ def translated(source: Path, texts: Texts, links: Links) -> nbformat.NotebookNod
     for cell in notebook.cells:
         key, tags = f"{source.stem} {cell.id}", cell.metadata.get("tags", [])
         if cell.cell_type == "code":
-            own = {text: translation for (place, text), translation in texts.items() if place == key}
-            cell.source = setup(links.language) if SETUP_TAG in tags else cells.translated(cell.source, own)
+            of_cell = {text: translation for (its_key, text), translation in texts.items() if its_key == key}
+            cell.source = setup(links.language) if SETUP_TAG in tags else cells.translated(cell.source, of_cell)
             cell.outputs, cell.execution_count = [], None
         elif BADGE_TAG in tags:
             cell.source = badge(f"{links.language}/{source.name}")

@@ -52,13 +52,13 @@ def translated(text: str, texts: Mapping[tuple[str, str], str]) -> str:
 
 def cut(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the pieces of a page, which together are the page, and whether each is a message."""
-    place = 0
+    position = 0
     for block in _blocks(text):
-        start = text.index(block, place)
-        yield text[place:start], False
+        start = text.index(block, position)
+        yield text[position:start], False
         yield block, _has_words(block)
-        place = start + len(block)
-    yield text[place:], False
+        position = start + len(block)
+    yield text[position:], False
 
 
 def anchor(title: str) -> str:
@@ -74,12 +74,12 @@ def anchors(text: str) -> list[str]:
 
 def _blocks(text: str) -> Iterator[str]:
     """Yield the blocks of a page, without the blank lines around them."""
-    place = 0
+    position = 0
     for found in _WHOLE.finditer(text):
-        yield from _prose(text[place : found.start()])
+        yield from _prose(text[position : found.start()])
         yield found[0].rstrip("\n")
-        place = found.end()
-    yield from _prose(text[place:])
+        position = found.end()
+    yield from _prose(text[position:])
 
 
 def _prose(text: str) -> Iterator[str]:

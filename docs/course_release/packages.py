@@ -78,14 +78,15 @@ def compare(source: Path, built: list[Path]) -> None:
     for package in built:
         if package.suffix == ".whl":
             with ZipFile(package) as wheel:
-                held = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" not in name}
+                packed = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" not in name}
             wanted = library | data
         else:
             with tarfile.open(package) as sdist:
                 members = [(each.name.partition("/")[2], sdist.extractfile(each)) for each in sdist if each.isfile()]
-                held = {name: file.read() for name, file in members if file and name != "PKG-INFO"}
+                packed = {name: file.read() for name, file in members if file and name != "PKG-INFO"}
             wanted = committed
-        if wrong := sorted(name for name in held.keys() | wanted.keys() if held.get(name) != wanted.get(name)):
+        names = packed.keys() | wanted.keys()
+        if wrong := sorted(name for name in names if packed.get(name) != wanted.get(name)):
             raise CourseError(f"{package.name}: {len(wrong)} files are not those of the commit, the first: {wrong[0]}")
 
 

@@ -40,7 +40,7 @@ def read(folder: Path = REPOSITORY, version: str = __version__) -> Release:
 
 
 def write_doi(doi: str, folder: Path = REPOSITORY) -> None:
-    """Write a DOI into CITATION.cff, in place of an earlier one."""
+    """Write a DOI into CITATION.cff, instead of an earlier one."""
     if not DOI.fullmatch(doi):
         raise UsageError(f"--doi {doi}: is no DOI; allowed: 10.NNNN/NAME, such as 10.5281/zenodo.1234567")
     path = folder / "CITATION.cff"

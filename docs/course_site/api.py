@@ -7,6 +7,7 @@ reference of commands shows, and the exercises, which are their solutions.
 import inspect
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,10 +49,10 @@ class Api(SphinxDirective):
         initial = ".".join(filter(None, ("course_lib", package)))
         built = self._documented(initial, ":no-index:")
         for module in modules(package):
-            own = page.section(self, module)
-            own += self._documented(module, ":members:", ":member-order: bysource")
-            _resolve(own, sys.modules[module])
-            built.append(own)
+            section = page.section(self, module)
+            section += self._documented(module, ":members:", ":member-order: bysource")
+            _resolve(section, sys.modules[module])
+            built.append(section)
         return built
 
     def _documented(self, module: str, *options: str) -> list[nodes.Node]:
@@ -81,7 +82,8 @@ def as_rst(text: str) -> str:
     parts = re.split(r"`([^`]+)`", text)
     plain = [MARKUP.sub(lambda match: match[1] or f"\\{match[2]}", part) for part in parts[::2]]
     codes = [f"\\ ``{' '.join(code.split())}``\\ " for code in parts[1::2]]
-    return "".join(part for pair in zip(plain, [*codes, ""], strict=True) for part in pair)
+    pairs = zip(plain, [*codes, ""], strict=True)
+    return "".join(chain.from_iterable(pairs))
 
 
 def _docstring(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:

@@ -47,11 +47,11 @@ class Commands(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return a section per command."""
-        own = [words for words in COMMANDS if page_of(words) == f"docs/reference/commands-{self.arguments[0]}"]
-        if not own:
+        chosen = [words for words in COMMANDS if page_of(words) == f"docs/reference/commands-{self.arguments[0]}"]
+        if not chosen:
             raise self.error(f"no commands for {self.arguments[0]!r}; allowed: {', '.join(PAGES)}")
         self.env.note_dependency(inspect.getfile(command_table))
-        return [self._command(words) for words in own]
+        return [self._command(words) for words in chosen]
 
     def _command(self, words: str) -> nodes.section:
         function = COMMANDS[words].function()
@@ -109,9 +109,10 @@ class ProfileSections(SphinxDirective):
             built += _settings(settings, anchor(name))
         files = {profile: profiles.profile_file(profile) for profile in profiles.BUNDLED}
         values = {profile: config.sections(file).get(name, {}) for profile, file in files.items()}
-        flat = {profile: config.flat(own) for profile, own in values.items()}
-        if keys := list(dict.fromkeys(key for own in flat.values() for key in own)):
-            rows = [(page.code(key), *(_shown(own, key) for own in flat.values())) for key in keys]
+        flat = {profile: config.flat(nested) for profile, nested in values.items()}
+        keys = list(dict.fromkeys(key for of_profile in flat.values() for key in of_profile))
+        if keys:
+            rows = [(page.code(key), *(_shown(of_profile, key) for of_profile in flat.values())) for key in keys]
             built += page.paragraph("What the bundled profiles set; an empty cell is the default:")
             built += page.table(("key", *flat), rows)
         return built

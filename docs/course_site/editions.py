@@ -110,8 +110,8 @@ def _switch(app: Sphinx, page: str, _template: str, context: dict[str, Any], _do
         href = "../" * (page.count("/") + 1) + (here if has_both else f"{HOME}.html")
         context["other_edition"] = {"language": SOURCE, "name": "English", "href": href}
     if has_both:
-        own = here.rpartition("/")[2]
-        for language, address in ((app.config.language, own), (context["other_edition"]["language"], href)):
+        file_name = here.rpartition("/")[2]
+        for language, address in ((app.config.language, file_name), (context["other_edition"]["language"], href)):
             alternate = f'\n<link rel="alternate" hreflang="{language}" href="{address}">'
             context["metatags"] = context.get("metatags", "") + alternate
 

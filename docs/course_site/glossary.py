@@ -15,7 +15,7 @@ from course_site import page
 from course_site.search import JAPANESE
 
 GLOSSARY = "docs/glossary"
-# **活性値**（かっせいち） · …; a term in katakana is its own reading.
+# **活性値**（かっせいち） · …; a term in katakana is its reading, too.
 TERM = re.compile(r"(?P<term>.*?)(?:（(?P<reading>[ぁ-ゖァ-ヺー・]+)）)?(?: · .*)?")
 # The first kana of each row of the syllabary → the row.
 ROWS = dict(zip("あかさたなはまやらわ", "アカサタナハマヤラワ", strict=True))
@@ -25,7 +25,7 @@ TITLE = "五十音順の索引"
 
 
 class Entry(NamedTuple):
-    """A term of the Japanese glossary: its place in the order of the syllabary, itself, and its id on the page."""
+    """A term of the Japanese glossary: its position in the order of the syllabary, itself, and its id on the page."""
 
     order: str
     term: str

@@ -21,7 +21,7 @@ class Overview(SphinxDirective):
         # As an image, the drawing would hide its links from screen readers.
         picture = drawing.svg.replace(' role="img"', f' role="group" aria-label="{escape(drawing.alt)}"', 1)
         picture = STOP.sub(self._link, picture)
-        # After a search, Sphinx asks the parent of each hit for its place on the page, which these two do not have.
+        # After a search, Sphinx asks the parent of each hit for its position on the page, which these two do not have.
         picture = re.sub("<(title|desc)", r'<\1 class="nohighlight"', picture)
         frame = f'<div class="overview" role="region" aria-label="{escape(drawing.title)}" tabindex="0">{picture}</div>'
         return [nodes.raw("", frame, format="html", classes=["no-search"])]

@@ -62,9 +62,10 @@ class RepositoryLinks(SphinxTransform):
         ]:
             if node.get("reftype") != "myst":
                 continue
-            target, _, place = str(node["reftarget"]).partition("#")
+            target, _, anchor = str(node["reftarget"]).partition("#")
             if path := self._outside(node, target):
-                fragment = f"#{place or node.get('reftargetid')}" if place or node.get("reftargetid") else ""
+                anchor = anchor or node.get("reftargetid") or ""
+                fragment = f"#{anchor}" if anchor else ""
                 text = list(node.children)
                 if uri := english_address(self.config, path, fragment):
                     text.append(nodes.Text(ENGLISH_ONLY))

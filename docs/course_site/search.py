@@ -1,4 +1,4 @@
-"""Search in English and Japanese: Japanese text is divided into words by the course's own MeCab.
+"""Search in English and Japanese: Japanese text is divided into words by the course's MeCab.
 
 Sphinx builds the index here, and searches it in the browser, where there is no MeCab. There, split_query.js divides a
 Japanese query into words that are in the index. So that both sides agree, and so that a query may be inflected, the
@@ -27,7 +27,7 @@ SPLITTER = Path(__file__).with_name("split_query.js")
 
 
 class EnglishAndJapanese(SearchEnglish):
-    """Sphinx's English search, with Japanese runs divided into words. Takes the place of its language "en"."""
+    """Sphinx's English search, with Japanese runs divided into words. Replaces its language "en"."""
 
     js_splitter_code = (
         SPLITTER.read_text(encoding="utf8")

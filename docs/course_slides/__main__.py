@@ -17,11 +17,11 @@ def main(
     """Write a deck of slides for each notebook, and an index; in ja/, those in Japanese. They need no network."""
     folder = output or paths.root().parent / "slides"
     # The Japanese ones last, because the first call replaces the whole folder.
-    for language, place in (("en", ""), ("ja", "ja")):
-        notebooks = sorted((paths.NOTEBOOKS / place).glob("*.ipynb"))
-        written = build.write(notebooks, folder / place, language) if notebooks else {}
+    for language, subfolder in (("en", ""), ("ja", "ja")):
+        notebooks = sorted((paths.NOTEBOOKS / subfolder).glob("*.ipynb"))
+        written = build.write(notebooks, folder / subfolder, language) if notebooks else {}
         for name, (sections, slides) in written.items():
-            print(f"{Path(place) / name}: {sections} sections, {slides} slides")
+            print(f"{Path(subfolder) / name}: {sections} sections, {slides} slides")
     print(f"open {folder / 'index.html'} in a browser; S shows the speaker notes, ? lists the keys")
 
 

@@ -18,10 +18,10 @@ from course_slides.prose import Block, blocks, columns, leading, short_list, tra
 CHECK = re.compile(r"\bexercises\.check\(|^from course_lib\.exercises import", re.MULTILINE)
 # Columns of code and output, and lines of code with output, that a slide holds. tests/test_slides.py measures slides.
 COLUMNS, LINES = 104, 22
-# Lines of output on a slide of its own; further ones are left to the notebook.
+# Lines of output on a slide without code; further ones are left to the notebook.
 OUTPUT_LINES = 22
-# Columns of a paragraph below a cell, and on the first slide of a section.
-ROOM, SECTION_ROOM = 190, 380
+# The most columns of a paragraph below a cell, and on the first slide of a section.
+PARAGRAPH, SECTION_PARAGRAPH = 190, 380
 # Lists and tables with more columns are not added below a cell.
 LONG_BLOCK = 300
 # Paragraphs that are shown whole on a slide of their own: predictions and exercises.
@@ -134,15 +134,15 @@ class _Deck:
     def _head(self, heading: str) -> None:
         if self.slides:
             self._introduce(self.slides[-1])
-        marks, _, title = heading.partition(" ")
+        hashes, _, title = heading.partition(" ")
         title = CORE.sub("", title).strip()
-        if len(marks) == 3:
+        if len(hashes) == 3:
             self._part = title
             self._new()
             return
         self._section, self._part = title, ""
         self.slides.append(Slide(True))
-        self.slides[-1].write(f"{marks} {title}")
+        self.slides[-1].write(f"{hashes} {title}")
 
     def _paragraph(self, block: Block) -> str:
         """Show a paragraph or its first sentences. Return what is shown now or will be with the next cell."""
@@ -155,8 +155,8 @@ class _Deck:
         if text.startswith(GOALS):
             self._new()
         self._introduce(self.slides[-1])
-        room = SECTION_ROOM if self.slides[-1].section else ROOM
-        lead, self._introduction = leading(text, room, block.introduces)
+        limit = SECTION_PARAGRAPH if self.slides[-1].section else PARAGRAPH
+        lead, self._introduction = leading(text, limit, block.introduces)
         if lead:
             self.slides[-1].write(lead)
         whole = len(lead) + len(self._introduction) >= len(text) - 1
@@ -208,10 +208,10 @@ def _shown(cell: NotebookNode) -> tuple[NotebookNode, int]:
             continue
         lines = output.text.rstrip("\n").split("\n")
         too_many = (at for at in range(len(lines)) if _lines("\n".join(lines[: at + 1])) > OUTPUT_LINES)
-        kept = next(too_many, len(lines))
-        if kept < len(lines):
-            left_out = len(lines) - kept
-        output.text = "\n".join(lines[: max(1, kept)])
+        number = next(too_many, len(lines))
+        if number < len(lines):
+            left_out = len(lines) - number
+        output.text = "\n".join(lines[: max(1, number)])
     return cell, left_out
 
 

@@ -60,7 +60,8 @@ def translated_blocks(source: str, english: str) -> list[Block]:
     found, originals = blocks(source), blocks(english)
     if [block.kind for block in found] != [block.kind for block in originals]:
         return found
-    return [replace(own, introduces=other.introduces) for own, other in zip(found, originals, strict=True)]
+    pairs = zip(found, originals, strict=True)
+    return [replace(block, introduces=original.introduces) for block, original in pairs]
 
 
 def sentences(paragraph: str) -> list[str]:
@@ -68,17 +69,17 @@ def sentences(paragraph: str) -> list[str]:
     return [sentence.strip() for sentence in _spaced(paragraph)]
 
 
-def leading(paragraph: str, room: int, introduces: bool = False) -> tuple[str, str]:
+def leading(paragraph: str, limit: int, introduces: bool = False) -> tuple[str, str]:
     """Return what of a paragraph stands on a slide, and the sentence that introduces the next cell, if any.
 
-    A paragraph's first sentence stands on the slide, and those after it as long as all take at most `room` columns.
+    A paragraph's first sentence stands on the slide, and those after it as long as all take at most `limit` columns.
     `introduces` says whether the last sentence introduces the next cell.
     """
     found = _spaced(paragraph)
     introduction = found.pop() if introduces else ""
     shown = "".join(found[:1])
     for sentence in found[1:]:
-        if columns(shown + sentence.rstrip()) > room:
+        if columns(shown + sentence.rstrip()) > limit:
             break
         shown += sentence
     return shown.strip(), introduction.strip()
@@ -103,11 +104,13 @@ def short_list(source: str) -> str:
     if columns(source) <= LONG_LIST:
         return source
     items = re.split(r"\n(?=(?:[*-]|\d+\.) )", source)
-    marks = [re.match(r"(?:[*-]|\d+\.) ", item) for item in items]
-    return "\n".join(
-        f"{mark[0]}{sentences(_joined(item[mark.end() :]))[0]}" if mark else item
-        for item, mark in zip(items, marks, strict=True)
-    )
+    shortened = []
+    for item in items:
+        if bullet := re.match(r"(?:[*-]|\d+\.) ", item):
+            first, *_ = sentences(_joined(item[bullet.end() :]))
+            item = f"{bullet[0]}{first}"
+        shortened.append(item)
+    return "\n".join(shortened)
 
 
 def _headings(part: str) -> list[str]:

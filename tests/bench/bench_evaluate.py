@@ -101,9 +101,9 @@ def judged(model: ScoringModel, pairs: Sequence[Pair]) -> dict[str, Any]:
 
 def measure() -> dict[str, Any]:
     """The scores of all models."""
-    held, known = [*documents(*HELD_OUT)], [one.text for one in documents(*TRAINING)]
-    texts, pairs = [one.text for one in held], read_pairs(WORLD)
-    source = {"bits per character": sum(one.bits for one in held) / sum(map(len, texts)), "minimal pairs": None}
+    held_out, known = [*documents(*HELD_OUT)], [one.text for one in documents(*TRAINING)]
+    texts, pairs = [one.text for one in held_out], read_pairs(WORLD)
+    source = {"bits per character": sum(one.bits for one in held_out) / sum(map(len, texts)), "minimal pairs": None}
     rows = [row(SOURCE, texts[:SAMPLES], known) | source]
     grammar = {}
     folders = {"gpt2": pretrain.GPT2.path() / "model", "gptsan": gptsan.BASE.path() / "model"}
@@ -114,7 +114,7 @@ def measure() -> dict[str, Any]:
         rows.append(row(name, written(model), known) | found)
         if name != "gptsan":
             grammar[name] = judged(model, read_pairs(GRAMMAR))["all"]
-    sizes = {"documents": len(held), "characters": sum(map(len, texts)), "samples": SAMPLES}
+    sizes = {"documents": len(held_out), "characters": sum(map(len, texts)), "samples": SAMPLES}
     return {**sizes, "grammar": grammar, "models": rows}
 
 

@@ -48,17 +48,17 @@ def convert(checkout: Path, four: Path, source: Path, target: Path, family: str,
     return target / f"{ranks}-gpu"
 
 
-def add_prefixes(checkout: Path, place: Path, ranks: int, dtype: str) -> None:
+def add_prefixes(checkout: Path, folder: Path, ranks: int, dtype: str) -> None:
     """Writes the tasks' files with the original's function, which does not use transformers."""
     spec = importlib.util.spec_from_file_location("japanese", checkout / CONVERTERS / JAPANESE)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    files = [place.parent / f"{name}.task.weight" for name in models.prefixes()]
+    files = [folder.parent / f"{name}.task.weight" for name in models.prefixes()]
     for file, values in zip(files, models.prefixes().values(), strict=True):
         torch.save(values, file)
     arguments = SimpleNamespace(
-        prompt_in_file_list=",".join(map(str, files)), saved_dir=str(place.parent), infer_gpu_num=ranks
+        prompt_in_file_list=",".join(map(str, files)), saved_dir=str(folder.parent), infer_gpu_num=ranks
     )
     numbers = {"fp32": np.float32, "fp16": np.float16}[dtype]
     module.prefix_prompt_convert(arguments, {"n_layer": LAYERS, "n_head": HEADS, "n_embd": HIDDEN}, numbers)
@@ -79,24 +79,24 @@ def main() -> None:
     print(f"{count} files of {len(folders)} folders")
 
 
-def compare(place: Path, checkout: Path, four: Path, family: str, ranks: int, dtype: NumberFormat) -> int:
+def compare(folder: Path, checkout: Path, four: Path, family: str, ranks: int, dtype: NumberFormat) -> int:
     """Compares the files of both exports, and the model that comes back with the original; returns the number of files."""
-    source = save(build(family), place / "source")
+    source = save(build(family), folder / "source")
     config = json.loads((source / "config.json").read_text())
     (source / "config.json").write_text(json.dumps(config | {"rotary_pct": 0.5, "rotary_emb_base": 1e4}))
-    theirs = convert(checkout, four, source, place / "theirs", family, ranks, dtype)
+    theirs = convert(checkout, four, source, folder / "theirs", family, ranks, dtype)
     tasks = [as_task(*task) for task in models.prefixes().items()] if family != "gpt2" else []
     if tasks:
         add_prefixes(checkout, theirs, ranks, dtype)
-    ours = export(source, place / "ours", ranks, dtype, tasks, Corrections(False, False, False), "x").folder
+    ours = export(source, folder / "ours", ranks, dtype, tasks, Corrections(False, False, False), "x").folder
     wanted, found = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (theirs, ours))
     # The prefix function leaves its part of config.ini to its caller; GPT-2's model_name is a path
     theirs_ini, ours_ini = (files.pop("config.ini").decode().splitlines() for files in (wanted, found))
     assert {line for line in theirs_ini if "model_name" not in line} <= set(ours_ini)
     assert found == wanted, [key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key)]
     (theirs / "config.ini").write_bytes((ours / "config.ini").read_bytes())
-    import_folder(theirs, place / "back", given=Given(biases_divided_by=ranks if family != "gpt2" else None))
-    assert same(place / "back", build(family).to(TORCH[dtype]))
+    import_folder(theirs, folder / "back", given=Given(biases_divided_by=ranks if family != "gpt2" else None))
+    assert same(folder / "back", build(family).to(TORCH[dtype]))
     return len(wanted)
 
 

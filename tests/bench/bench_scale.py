@@ -124,13 +124,13 @@ def write_dump(path: Path, size: int) -> None:
     extract(data("jawiki-sample.xml.bz2"), texts)
     pool = [sentence for text in read_texts(texts) for sentence in split_sentences(text)]
     articles: list[tuple[str, str]] = []
-    held = 0
-    while held < size:
+    written = 0
+    while written < size:
         section = "\n\n".join(
             f"== 見出し ==\n[[記事|{rng.choice(pool)}]]" + "".join(rng.sample(pool, 12)) for _ in range(3)
         )
         articles.append((f"題名{len(articles)}", section))
-        held += len(section.encode()) + 600
+        written += len(section.encode()) + 600
     path.write_bytes(multistream(export(articles)))
 
 

@@ -126,8 +126,8 @@ def measure(part: Part, folder: Path, cpu: bool, seconds: float) -> int:
     """Measures a part in this process, within some seconds, and writes its result, or the reason that there is none."""
     started = monotonic()
     try:
-        with time_limit(seconds), tempfile.TemporaryDirectory() as place:
-            values = part.run(Bench(Path(place), cpu))
+        with time_limit(seconds), tempfile.TemporaryDirectory() as temporary:
+            values = part.run(Bench(Path(temporary), cpu))
     except Late:
         why = f"took longer than {part.seconds} s"
     except CourseError as error:

@@ -1,4 +1,4 @@
-"""What the parts of the GPU benchmark share: the place they run in, the card's rates, and a measured training run.
+"""What the parts of the GPU benchmark share: the folder they run in, the card's rates, and a measured training run.
 
 A part is one process, which gpu_all.py starts. It returns plain values for its JSON file, or raises Late.
 """
@@ -43,7 +43,7 @@ class Bench:
         return "cpu" if self.tiny else "cuda"
 
     @property
-    def room(self) -> float:
+    def usable_memory(self) -> float:
         """Memory of the card that a run may take [bytes]."""
         return float("inf") if self.tiny else SHARE * torch.cuda.mem_get_info()[1]
 
@@ -123,24 +123,24 @@ def matrix_rate(device: str, dtype: str) -> float:
 
 @contextmanager
 def held_on_device() -> Iterator[Callable[[], float]]:
-    """Watches how much of the card is taken, caches and CUDA's context included; gives the peak [bytes].
+    """Watches how much of the card is in use, caches and CUDA's context included; gives the peak [bytes].
 
     No other process may use the card.
     """
     if not torch.cuda.is_available():
         yield lambda: 0.0
         return
-    taken, done = [0], threading.Event()
+    used_bytes, done = [0], threading.Event()
 
     def watch() -> None:
         while not done.wait(0.05):
             free, all_of_it = torch.cuda.mem_get_info()
-            taken.append(all_of_it - free)
+            used_bytes.append(all_of_it - free)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        yield lambda: float(max(taken))
+        yield lambda: float(max(used_bytes))
     finally:
         done.set()
         watcher.join()
@@ -156,13 +156,13 @@ def batches(bench: Bench, run: Callable[[int, str], Run]) -> Iterator[Callable[[
 def largest(bench: Bench, choices: Iterable[Callable[[], Run]]) -> tuple[Run, Values]:
     """Measures the first choice that the planner lets on the card.
 
-    One that runs out of memory all the same is noted, and the next is taken. On CPU the first choice is taken. Raises
+    One that runs out of memory all the same is noted, and the next is used. On CPU the first choice is used. Raises
     CourseError if none fits.
     """
     refused: list[str] = []
     for choice in choices:
         run = choice()
-        if plan(run.settings, 1).total > bench.room:
+        if plan(run.settings, 1).total > bench.usable_memory:
             continue
         try:
             return run, measure(bench, run) | {"out_of_memory_before": refused}
@@ -171,7 +171,7 @@ def largest(bench: Bench, choices: Iterable[Callable[[], Run]]) -> tuple[Run, Va
                 raise
             print(error, flush=True)
             refused.append(str(run.settings.engine.output_dir.name))
-        # The error has held the run's tensors until here.
+        # The error has referred to the run's tensors until here.
         gc.collect()
         torch.cuda.empty_cache()
     raise CourseError(f"no batch fits on this card; out of memory: {', '.join(refused) or 'none tried'}")

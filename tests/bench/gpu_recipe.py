@@ -91,12 +91,12 @@ def prepare(texts: Sequence[Path], target: Path, vocabulary: int | None) -> None
     """Documents, those held out, segmented lines, the tokenizer and the tokens, in the profile's settings."""
     documents = [text for path in texts for text in read_texts(path) if text.strip()]
     random.Random(0).shuffle(documents)
-    held_out, kept, room = list[str](), list[str](), HELD_OUT * sum(map(len, documents))
+    held_out, training, characters_left = list[str](), list[str](), HELD_OUT * sum(map(len, documents))
     for text in documents:
-        (held_out if len(text) <= room else kept).append(text)
-        room -= len(text) if len(text) <= room else 0
+        (held_out if len(text) <= characters_left else training).append(text)
+        characters_left -= len(text) if len(text) <= characters_left else 0
     with atomic_folder(target) as folder:
-        for name, part in (("held_out", held_out), ("documents", kept)):
+        for name, part in (("held_out", held_out), ("documents", training)):
             written = (json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in part)
             (folder / f"{name}.jsonl").write_text("".join(written), encoding="utf8")
         lines, words = folder / "lines.txt", folder / "tokenizer"
@@ -118,16 +118,16 @@ def recipe(
 ) -> PretrainConfig:
     """The profile's run on the prepared text, with as many steps as the minutes and the epochs allow."""
     file = RECIPE_SECTION.read().config
-    places = [f"data.input=[{prepared}/tokens]", f"data.tokenizer={prepared}/tokenizer", f"engine.output_dir={run}"]
-    places += ["engine.tracking=[]", "launch.ranks=1", *changes]
-    first = config.load(PretrainConfig, file, places)
+    overrides = [f"data.input=[{prepared}/tokens]", f"data.tokenizer={prepared}/tokenizer", f"engine.output_dir={run}"]
+    overrides += ["engine.tracking=[]", "launch.ranks=1", *changes]
+    first = config.load(PretrainConfig, file, overrides)
     each = first.batch.resolve(1).total * first.data.seq_length
     tokens = int(IndexedDataset(prepared / "tokens").sizes.sum())
     steps = max(1, int(min(60 * minutes * speed, epochs * tokens) / each))
     save = max(1, int(SAVE * speed / each))
     length = [f"engine.max_steps={steps}", "engine.num_train_epochs=null", "data.train_tokens=null"]
     rhythm = [f"engine.save_steps={save}", f"engine.eval_freq={max(1, steps // 20)}", "engine.logging_freq=1"]
-    return config.load(PretrainConfig, file, [*places, *length, *rhythm])
+    return config.load(PretrainConfig, file, [*overrides, *length, *rhythm])
 
 
 def trained(settings: PretrainConfig, end: float) -> bool:
@@ -162,12 +162,12 @@ def judge(settings: PretrainConfig, prepared: Path, folder: Path) -> None:
     """The figures of the trained model: curve, bits per character, minimal pairs, samples."""
     run, model = settings.engine.output_dir, folder / "model"
     export(run, model)
-    held_out, entries, taken = folder / "judged.jsonl", log.read(run), 0
+    held_out, entries, characters = folder / "judged.jsonl", log.read(run), 0
     with open(held_out, "w", encoding="utf8") as file:
         for text in read_texts(prepared / "held_out.jsonl"):
-            if taken < JUDGED:
-                file.write(json.dumps({"text": text[: JUDGED - taken]}, ensure_ascii=False) + "\n")
-            taken += len(text)
+            if characters < JUDGED:
+                file.write(json.dumps({"text": text[: JUDGED - characters]}, ensure_ascii=False) + "\n")
+            characters += len(text)
     inputs = report.Inputs.read([held_out], read_pairs(GRAMMAR), WindowSettings(batch_size=16))
     results = [report.evaluate("GPT-2", open_model(model), inputs)]
     results.append(report.evaluate(TRIGRAM, trigram_model([prepared / "documents.jsonl"]), inputs))

@@ -44,7 +44,7 @@ def behind_server(bench: Bench) -> Values:
     except CourseError as error:
         return {"kind": "note", "what": "Triton", "note": str(error)}
     folder, rows = _folder(bench), []
-    with held_on_device() as held, server.running(folder, timeout=120) as triton:
+    with held_on_device() as peak, server.running(folder, timeout=120) as triton:
         client = Client(triton.http)
         for batch in (8, 64):
             prompts, new, times = _prompts(bench, batch), _new(bench), []
@@ -56,8 +56,8 @@ def behind_server(bench: Bench) -> Values:
             speed = len(prompts) * new / min(times[1:])
             rows.append({"side": "Triton", "batch": len(prompts), "tokens_per_second": speed})
         # the model's process holds the weights: on the card, not beside it
-        taken = held()
-    return {"kind": "serving", "what": _what(bench), "rows": rows, "held_gb": taken / GB}
+        used_bytes = peak()
+    return {"kind": "serving", "what": _what(bench), "rows": rows, "held_gb": used_bytes / GB}
 
 
 PARTS = [Part("reader", 90, in_this_process), Part("triton", 90, behind_server)]

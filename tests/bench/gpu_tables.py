@@ -74,8 +74,8 @@ def table(columns: Columns, rows: Sequence[Values]) -> str:
 def aims(trainings: Sequence[Values]) -> Iterable[str]:
     """A line for each aim on one H200: what was measured, and whether it is met. A model counts by its fastest run."""
     of: Callable[[str, str], list[float]] = lambda what, key: [each[key] for each in trainings if each["what"] == what]
-    held = [each for each in trainings if each["held"] and not each["compile"]]
-    off = [abs(each["planned"] / each["held"] - 1) for each in held]
+    measured = [each for each in trainings if each["held"] and not each["compile"]]
+    off = [abs(each["planned"] / each["held"] - 1) for each in measured]
     speed, share = of("GPT-2 XL", "tokens_per_second"), of("GPT-2 XL", "share")
     for text, values, shown, sign, bound in (
         ("GPT-2 124M: at least 400,000 tokens/s", of("GPT-2 124M", "tokens_per_second"), ",.0f", 1, 400_000),

@@ -75,13 +75,13 @@ def trained(folder: Path, changes: list[str]) -> Path:
 
 def measure(model: Path, samples: int = 256) -> dict[str, Any]:
     """Return bits per character of held-out text for the source, the model and a trigram model, and what it writes."""
-    held: list[Document] = [*documents(*HELD_OUT)]
-    texts, known = [one.text for one in held], [one.text for one in documents(*TRAINING)]
+    held_out: list[Document] = [*documents(*HELD_OUT)]
+    texts, known = [one.text for one in held_out], [one.text for one in documents(*TRAINING)]
     generator = Generator(model, text_codec.load)
     how = GenerateConfig(max_new_tokens=250, top_k=0, top_p=1.0, temperature=1.0, seed=1)
     written = [one.text for (one,) in generator.generate([""] * samples, how)] if samples else []
     return {
-        "source": sum(one.bits for one in held) / sum(map(len, texts)),
+        "source": sum(one.bits for one in held_out) / sum(map(len, texts)),
         "model": bits(FolderScorer(generator), texts).bits_per_character,
         "trigram": bits(Trigram(random.Random(0).sample(known, 4_000)), texts).bits_per_character,
         "written": table(written, known) if samples else {},

@@ -30,16 +30,18 @@ def write(model: Path, world: Path, target: Path) -> None:
     from course_lib.pretrain import text_codec
     from transformers import AutoModelForCausalLM, GenerationConfig
 
-    codec, own = text_codec.load(model), AutoModelForCausalLM.from_pretrained(model).eval()
-    own.generation_config = GenerationConfig(eos_token_id=own.config.eos_token_id, pad_token_id=own.config.eos_token_id)
+    codec, reference = text_codec.load(model), AutoModelForCausalLM.from_pretrained(model).eval()
+    reference.generation_config = GenerationConfig(
+        eos_token_id=reference.config.eos_token_id, pad_token_id=reference.config.eos_token_id
+    )
     with world.open(encoding="utf8") as lines:
         texts = [json.loads(line)["text"] for line, _ in zip(lines, range(DOCUMENTS), strict=False)]
     arrays: dict[str, Any] = {"texts": np.array([text[:CHARACTERS] for text in texts])}
     for number, text in enumerate(texts):
-        ids, prompt = codec.encode(text)[: own.config.max_position_embeddings], codec.encode(text[:CHARACTERS])
+        ids, prompt = codec.encode(text)[: reference.config.max_position_embeddings], codec.encode(text[:CHARACTERS])
         with torch.inference_mode():
-            logits = own(torch.tensor([ids])).logits[0]
-            out = own.generate(
+            logits = reference(torch.tensor([ids])).logits[0]
+            out = reference.generate(
                 torch.tensor([prompt]),
                 max_new_tokens=NEW,
                 do_sample=False,

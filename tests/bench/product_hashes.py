@@ -42,8 +42,9 @@ def course(*arguments: object) -> None:
 def show(work: Path, *names: str) -> None:
     """Print the digests of files, and of all files of folders."""
     for name in names:
-        place = work / name
-        for path in [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file()):
+        written = work / name
+        paths = [written] if written.is_file() else sorted(written.rglob("*"))
+        for path in filter(Path.is_file, paths):
             if path.name not in VARYING:
                 print(hashlib.sha256(path.read_bytes()).hexdigest(), path.relative_to(work), flush=True)
 

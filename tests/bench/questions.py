@@ -31,14 +31,14 @@ from tests.bench import seeds
 HELD_OUT = 100
 
 
-def base_of(layers: int, hidden: int, seed: int, place: Path) -> Path:
+def base_of(layers: int, hidden: int, seed: int, work: Path) -> Path:
     """Train a GPT-2 of another size as the profile's, and return its folder."""
     settings = pretrain.run_settings()
     shape = replace(settings.model, num_layers=layers, hidden_size=hidden, num_attention_heads=hidden // 16)
-    run = seeds.trained(Gpt2, replace(settings, model=shape), seed, place / "base")
+    run = seeds.trained(Gpt2, replace(settings, model=shape), seed, work / "base")
     print(f"{layers} layers of {hidden}: held-out loss of the base {seeds.held_out_loss(run):.3f} nats", flush=True)
-    export_base(run.folder, place / "model")
-    return place / "model"
+    export_base(run.folder, work / "model")
+    return work / "model"
 
 
 def main() -> None:
@@ -51,21 +51,21 @@ def main() -> None:
     base = products.base().path() / "model"
     products.PAIRS.path()
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+        work = Path(folder)
         if chosen.layers:
-            base = base_of(chosen.layers, chosen.hidden, chosen.seed, place)
+            base = base_of(chosen.layers, chosen.hidden, chosen.seed, work)
         generator, codec = Generator(base, text_codec.load), text_codec.load(base)
-        write_pairs(place, chosen.questions, products.PAIRS.resolve()[0]["seed"])
-        asked_of_all = (place / "question.jsonl").read_text(encoding="utf8").splitlines(keepends=True)
-        held = products.pairs("question").read_text(encoding="utf8").splitlines(keepends=True)[-HELD_OUT:]
-        kept = [line for line in asked_of_all if line not in held]
-        (place / "question.jsonl").write_text("".join(kept + held), encoding="utf8")
-        overrides = (f"data.input={place / 'question.jsonl'}", f"engine.max_steps={chosen.steps}", f"model.base={base}")
+        write_pairs(work, chosen.questions, products.PAIRS.resolve()[0]["seed"])
+        asked_of_all = (work / "question.jsonl").read_text(encoding="utf8").splitlines(keepends=True)
+        held_out_lines = products.pairs("question").read_text(encoding="utf8").splitlines(keepends=True)[-HELD_OUT:]
+        training_lines = [line for line in asked_of_all if line not in held_out_lines]
+        (work / "question.jsonl").write_text("".join(training_lines + held_out_lines), encoding="utf8")
+        overrides = (f"data.input={work / 'question.jsonl'}", f"engine.max_steps={chosen.steps}", f"model.base={base}")
         evaluations = f"engine.eval_freq={max(1, chosen.steps // 10)}"
         settings = products.run_settings("title", *overrides, evaluations)
-        run = seeds.trained(PrefixRun, settings, chosen.seed, place / "run")
-        export(run.folder, place / "question.safetensors")
-        prefix, held_out = read(place / "question.safetensors"), data.load(settings.data, codec).held_out
+        run = seeds.trained(PrefixRun, settings, chosen.seed, work / "run")
+        export(run.folder, work / "question.safetensors")
+        prefix, held_out = read(work / "question.safetensors"), data.load(settings.data, codec).held_out
         prompts, wanted = ([codec.decode(getattr(pair, part)) for pair in held_out] for part in ("prompt", "target"))
         greedy = GenerateConfig(strategy="greedy", max_new_tokens=16)
         rows = generator.generate(prompts, greedy, [prefix] * len(prompts))

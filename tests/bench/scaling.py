@@ -72,9 +72,9 @@ def main() -> None:
     torch.set_num_threads(1)
     vocab_size = config.load(PretrainConfig, known_answer.SETTINGS).model.vocab_size
     tokens, tokenizer = known_answer.prepare(chosen.o, vocab_size)
-    held = [*documents(*known_answer.HELD_OUT)]
-    codec, characters = tokenizers.load(tokenizer), sum(len(one.text) for one in held)
-    source = sum(one.bits for one in held) / characters
+    held_out = [*documents(*known_answer.HELD_OUT)]
+    codec, characters = tokenizers.load(tokenizer), sum(len(one.text) for one in held_out)
+    source = sum(one.bits for one in held_out) / characters
     print("width,parameters,steps,tokens,bits,source,rate,seed", flush=True)
     for width, steps in product(chosen.widths, chosen.steps):
         best: list[Any] = []
@@ -87,7 +87,7 @@ def main() -> None:
                 best or [np.inf], [held_out_bits(model, run, choosing), model, read, rate], key=lambda row: row[0]
             )
         _, model, read, rate = best
-        rows = sorted((np.array([end, *codec.encode(one.text), end]) for one in held), key=len)
+        rows = sorted((np.array([end, *codec.encode(one.text), end]) for one in held_out), key=len)
         bits, size = held_out_bits(model, run, rows) / characters, sum(map(torch.numel, model.parameters()))
         print(f"{width},{size},{steps},{read},{bits:.4f},{source:.4f},{rate},{chosen.seed}", flush=True)
 

@@ -178,20 +178,20 @@ def measure(stem: str) -> dict[str, Any]:
 
     path, _ = NOTEBOOKS[stem]
     notebook = nbformat.read(path, as_version=4)
-    places = {cell: name for name, _, cells, _ in cut(notebook) for cell in cells}
+    sections = {cell: name for name, _, cells, _ in cut(notebook) for cell in cells}
     chapter = label(notebook)
     codes = {name: code for name, code in experiments().items() if name.startswith(f"Exercise {chapter}.")}
     for name, code in codes.items():
-        places[len(notebook.cells)] = name
+        sections[len(notebook.cells)] = name
         notebook.cells.append(nbformat.v4.new_code_cell(code))
-    started, seconds, verdicts = 0.0, dict.fromkeys(places.values(), 0.0), {}
+    started, seconds, verdicts = 0.0, dict.fromkeys(sections.values(), 0.0), {}
 
     def begin(**_: Any) -> None:
         nonlocal started
         started = time.perf_counter()
 
     def end(cell: nbformat.NotebookNode, cell_index: int, **_: Any) -> None:
-        name = places[cell_index]
+        name = sections[cell_index]
         seconds[name] = round(seconds[name] + time.perf_counter() - started, 2)
         if name in codes:
             verdicts[name] = {"code": digest(codes[name]), "verdict": _said(cell)}

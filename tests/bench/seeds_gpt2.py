@@ -18,10 +18,10 @@ from tests.bench import known_answer, seeds
 SHARES = ("sentences of the world", "without contradiction", "copied")
 
 
-def gpt2(seed: int, place: Path) -> dict[str, float]:
-    run = seeds.trained(Gpt2, products.run_settings(), seed, place / "run")
-    export(run.folder, place / "model")
-    found = known_answer.measure(place / "model")
+def gpt2(seed: int, folder: Path) -> dict[str, float]:
+    run = seeds.trained(Gpt2, products.run_settings(), seed, folder / "run")
+    export(run.folder, folder / "model")
+    found = known_answer.measure(folder / "model")
     return {
         "held-out loss [nats]": seeds.held_out_loss(run),
         "seconds a step": mean(entry["batch_cost"] for entry in run.log if entry["kind"] == "train"),

@@ -36,11 +36,11 @@ TEXTS, LENGTH, TEMPERATURES = 64, 200, (1.0, 0.8)
 BALANCE_STEPS = 500
 
 
-def trained(settings: GPTSanRunConfig, seed: int, place: Path) -> GPTSanGenerator:
+def trained(settings: GPTSanRunConfig, seed: int, folder: Path) -> GPTSanGenerator:
     """Return the model of a run with this seed."""
-    run = seeds.trained(GPTSanRun, settings, seed, place / "run")
-    GPTSanRun(config.load(GPTSanRunConfig, run.folder / CONFIG)).export(place / "model")
-    return GPTSanGenerator.open(place / "model")
+    run = seeds.trained(GPTSanRun, settings, seed, folder / "run")
+    GPTSanRun(config.load(GPTSanRunConfig, run.folder / CONFIG)).export(folder / "model")
+    return GPTSanGenerator.open(folder / "model")
 
 
 def in_genre(writer: GPTSanGenerator, label: int, name: str, seed: int, temperature: float) -> float:
@@ -53,12 +53,12 @@ def in_genre(writer: GPTSanGenerator, label: int, name: str, seed: int, temperat
     return sum(check(text.strip()).genre == name for text in writer.continue_text("", how)) / TEXTS
 
 
-def stage(seed: int, place: Path) -> dict[str, float]:
-    base, new = products.BASE.path() / "model", place / "stage"
+def stage(seed: int, folder: Path) -> dict[str, float]:
+    base, new = products.BASE.path() / "model", folder / "stage"
     add_extra_stage(base, new, 1, seed)
     settings = products.with_data(products.tuned_settings(), products.CLASSES.path())
     settings = replace(settings, model=replace(settings.model, checkpoint=new, ignore=new / IGNORE))
-    writer, before = trained(settings, seed, place), GPTSanGenerator.open(base).model
+    writer, before = trained(settings, seed, folder), GPTSanGenerator.open(base).model
     after, names = writer.model, products.class_names()
     _, held_out = Examples(products.CLASSES.path()).split(settings.data.held_out, seed)
     vectors = torch.eye(after.config.d_spout)
@@ -80,13 +80,13 @@ def stage(seed: int, place: Path) -> dict[str, float]:
     return found
 
 
-def balance(seed: int, place: Path) -> dict[str, float]:
+def balance(seed: int, folder: Path) -> dict[str, float]:
     found = {}
     settings = products.with_data(products.base_settings(), products.CORPUS.path(), products.VOCABULARY.path())
     settings = replace(settings, engine=replace(settings.engine, max_steps=BALANCE_STEPS))
     for name, factor in (("with", settings.loss.router_balance), ("without", 0.0)):
         chosen = replace(settings, loss=replace(settings.loss, router_balance=factor))
-        model = trained(chosen, seed, place / name).model
+        model = trained(chosen, seed, folder / name).model
         held_out = list(Examples(products.CORPUS.path()).split(settings.data.held_out, seed)[1])
         logits = router_logits(model, held_out)
         load = torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).float().mean(1)

@@ -19,7 +19,7 @@ from course_lib.pretrain import text_codec
 from tests.bench import seeds
 
 
-def prefix(seed: int, place: Path) -> dict[str, float]:
+def prefix(seed: int, folder: Path) -> dict[str, float]:
     """Held-out losses, and the exact answers with and without the prefix."""
     products.PAIRS.path()
     base, found = products.base().path() / "model", {}
@@ -27,9 +27,9 @@ def prefix(seed: int, place: Path) -> dict[str, float]:
     decode = codec.decode
     for name in products.task_settings():
         settings = products.run_settings(name)
-        run = seeds.trained(PrefixRun, settings, seed, place / name)
-        export(run.folder, place / f"{name}.safetensors")
-        values = read(place / f"{name}.safetensors")
+        run = seeds.trained(PrefixRun, settings, seed, folder / name)
+        export(run.folder, folder / f"{name}.safetensors")
+        values = read(folder / f"{name}.safetensors")
         found[f"{name}: held-out loss [nats]"] = seeds.held_out_loss(run)
         held_out = data.load(settings.data, codec).held_out
         greedy = GenerateConfig(strategy="greedy", max_new_tokens=48)

@@ -30,11 +30,11 @@ NOTEBOOK = "06_prefix_tuning"
 LOOP_TO_JUDGING = ("tuning-041", "tuning-048e", "tuning-069b", "tuning-071", "tuning-073", "tuning-074", "tuning-076")
 
 
-def ways(seed: int, place: Path) -> dict[str, float]:
+def ways(seed: int, folder: Path) -> dict[str, float]:
     """The least and the most exact answers [share] of three runs, for each way and number of steps."""
     products.PAIRS.path()
-    run = seeds.trained(Gpt2, pretrain.run_settings(), seed, place / "run")
-    export(run.folder, base := place / "model")
+    run = seeds.trained(Gpt2, pretrain.run_settings(), seed, folder / "run")
+    export(run.folder, base := folder / "model")
     model, codec, plain = (
         frozen_base.load(base, torch.float32),
         text_codec.load(base),

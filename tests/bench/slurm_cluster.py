@@ -66,7 +66,7 @@ def missing() -> str:
 def lacking(programs: Sequence[str], packages: str) -> str:
     """Return why daemons cannot be started on this machine, or ""."""
     if sys.platform != "linux" or os.geteuid():
-        return "daemons of its own need Linux and root"
+        return "its daemons need Linux and root"
     absent = [name for name in programs if not shutil.which(name, path=PATH)]
     return f"{', '.join(absent)} not found: apt-get install {packages}" if absent else ""
 
@@ -103,7 +103,7 @@ class Cluster:
 
     def processes(self, node: str | None = None) -> list[psutil.Process]:
         """Return the processes of the cluster, or those of one node: its slurmd, the steps and their tasks."""
-        own = []
+        started = []
         for process in psutil.process_iter():
             # The process may have ended.
             with contextlib.suppress(psutil.Error):
@@ -111,8 +111,8 @@ class Cluster:
                 if environment.get("SLURM_CONF") != self.environment["SLURM_CONF"] or process.pid == os.getpid():
                     continue
                 if node is None or node in (environment.get("SLURMD_NODENAME"), environment.get("COURSE_NODE")):
-                    own.append(process)
-        return own
+                    started.append(process)
+        return started
 
     def kill(self, node: str) -> None:
         """Kill all processes of a node at once, as if the machine had lost its power."""
@@ -148,11 +148,11 @@ class Cluster:
                 timeout=20, check=False,
             )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGKILL):
-            own = self.processes()
-            for process in own:
+            started = self.processes()
+            for process in started:
                 with contextlib.suppress(psutil.Error):
                     process.send_signal(number)
-            psutil.wait_procs(own, timeout=10)
+            psutil.wait_procs(started, timeout=10)
         for daemon in self.daemons.values():
             daemon.wait()
 

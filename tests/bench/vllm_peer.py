@@ -23,14 +23,16 @@ def write(model: Path, world: Path, target: Path) -> None:
     from course_lib.pretrain import text_codec
     from transformers import AutoModelForCausalLM, GenerationConfig
 
-    codec, own = text_codec.load(model), AutoModelForCausalLM.from_pretrained(model).eval()
-    own.generation_config = GenerationConfig(eos_token_id=own.config.eos_token_id, pad_token_id=own.config.eos_token_id)
+    codec, reference = text_codec.load(model), AutoModelForCausalLM.from_pretrained(model).eval()
+    reference.generation_config = GenerationConfig(
+        eos_token_id=reference.config.eos_token_id, pad_token_id=reference.config.eos_token_id
+    )
     cases = []
     with world.open(encoding="utf8") as lines:
         texts = [json.loads(line)["text"][:CHARACTERS] for line, _ in zip(lines, range(PROMPTS), strict=False)]
     for text in texts:
         ids = codec.encode(text)
-        out = own.generate(
+        out = reference.generate(
             torch.tensor([ids]), max_new_tokens=NEW, do_sample=False, output_logits=True, return_dict_in_generate=True
         )
         new = out.sequences[0, len(ids) :].tolist()

@@ -82,8 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
         elif path.endswith(LARGE):
             linked = {"X-Linked-ETag": f'"{_sha256(content)}"', "X-Linked-Size": str(len(content))}
-            place = {"Location": f"{self.server.endpoint}/content/{repo}/{path}", "X-Repo-Commit": COMMIT}
-            self._answer({}, 302, linked | place)
+            headers = {"Location": f"{self.server.endpoint}/content/{repo}/{path}", "X-Repo-Commit": COMMIT}
+            self._answer({}, 302, linked | headers)
         else:
             self._send(repo, path)
 
@@ -190,16 +190,16 @@ def _blob(content: bytes) -> str:
 
 
 @contextmanager
-def online(patch: pytest.MonkeyPatch, place: Path) -> Iterator[Hub]:
+def online(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Hub]:
     """A hub to which huggingface_hub turns, with an empty cache. It knows LFS, not Xet."""
     with running() as server:
         patch.setattr(constants, "ENDPOINT", server.endpoint)
         template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        patch.setattr(constants, "HF_HUB_CACHE", str(place / "cache"))
+        patch.setattr(constants, "HF_HUB_CACHE", str(folder / "cache"))
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         # No token of whoever runs the tests.
-        patch.setattr(constants, "HF_TOKEN_PATH", str(place / "no-token"))
+        patch.setattr(constants, "HF_TOKEN_PATH", str(folder / "no-token"))
         patch.setenv("HF_TOKEN", TOKEN)
         yield server
 

@@ -83,7 +83,7 @@ def test_megatron(file: str, name: str, value: float, dtype: None, said: str, tm
 
 def test_megatron_of_parts_that_differ_is_right(tmp_path: Path) -> None:
     source = writer.pipeline(writer.model(), tmp_path / "run", ranks=2)
-    # A part of the rank's own, and a number that fp32 has a place for.
+    # A part that only this rank has, and a number that fp32 can express.
     edited(source, "layer_02-model_01*", QKV, 1e6)
     assert convert(source, tmp_path / "model")["tensor_ranks"] == 2
 

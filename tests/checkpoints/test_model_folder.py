@@ -44,27 +44,27 @@ def gpt2(folders: dict[str, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(folders["gpt2"], tmp_path / "model"))
 
 
-def use(command: str, model: Path, place: Path) -> int:
+def use(command: str, model: Path, folder: Path) -> int:
     """The exit code of a command on a model folder; `prefix train` as far as its checks."""
-    prefix = place / "p.weight"
+    prefix = folder / "p.weight"
     torch.save(torch.ones(3, 192), prefix)
-    settings = {"task_name": "x", "model": {"base": str(model), "length": 3}, "data": {"form": "lines", "input": str(place / "in.jsonl"), "dev_size": 1}}  # fmt: skip
-    (place / "run.yaml").write_text(json.dumps(settings))
-    (place / "in.jsonl").write_text('{"text": "牛丼を食べた。"}\n' * 3, encoding="utf8")
+    settings = {"task_name": "x", "model": {"base": str(model), "length": 3}, "data": {"form": "lines", "input": str(folder / "in.jsonl"), "dev_size": 1}}  # fmt: skip
+    (folder / "run.yaml").write_text(json.dumps(settings))
+    (folder / "in.jsonl").write_text('{"text": "牛丼を食べた。"}\n' * 3, encoding="utf8")
     words: dict[str, tuple[Any, ...]] = {
         "generate": (model, "早稲田", *GREEDY),
         "prefix generate": (model, "早稲田", "--prefix", prefix, *GREEDY),
-        "prefix convert": (prefix, "-o", place / "p.safetensors", "--base", model),
-        "ft export": (model, "-o", place / "ft"),
-        "ct2 export": (model, "-o", place / "ct2"),
-        "memory": ("-c", place / "run.yaml"),
+        "prefix convert": (prefix, "-o", folder / "p.safetensors", "--base", model),
+        "ft export": (model, "-o", folder / "ft"),
+        "ct2 export": (model, "-o", folder / "ct2"),
+        "memory": ("-c", folder / "run.yaml"),
     }
     if command != "prefix train":
         return cli._main([*command.split(), *map(str, words[command])])
     from course_lib.settings import config
 
     try:
-        task = PrefixRun(config.load(PrefixConfig, place / "run.yaml"))
+        task = PrefixRun(config.load(PrefixConfig, folder / "run.yaml"))
         task.check()
         task.identity()
     except CourseError as error:

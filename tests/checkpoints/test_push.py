@@ -22,11 +22,11 @@ KEPT = {"manifest.json": b"{}", "training_args.bin": b"\x80", ".env": b"HF_TOKEN
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "model"
-    place.mkdir()
+    folder = tmp_path / "model"
+    folder.mkdir()
     for name, content in (PUSHED | KEPT).items():
-        (place / name).write_bytes(content)
-    return place
+        (folder / name).write_bytes(content)
+    return folder
 
 
 @pytest.fixture

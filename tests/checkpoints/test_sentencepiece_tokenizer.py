@@ -20,10 +20,10 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("rinna")
-    sentencepiece_model(place, 3000, ["<NL>"])
-    (place / "tokenizer_config.json").write_text(json.dumps(CONFIG))
-    return place
+    folder = tmp_path_factory.mktemp("rinna")
+    sentencepiece_model(folder, 3000, ["<NL>"])
+    (folder / "tokenizer_config.json").write_text(json.dumps(CONFIG))
+    return folder
 
 
 def test_ids_and_texts_are_those_of_sentencepiece(folder: Path) -> None:

@@ -98,11 +98,11 @@ def test_text_is_lower_case_where_the_settings_say_so(tmp_path: Path, given: boo
     reference = sentencepiece.SentencePieceProcessor(model_proto=folders.spiece())
     plain = Tokenizer.from_str(folders.of_kind("bpe-metaspace"))
     text = "Windows と ＰＹＴＨＯＮ は NASA ΑΣ"
-    taken = "windows と ｐｙｔｈｏｎ は nasa ασ" if lower else text
+    lowered = "windows と ｐｙｔｈｏｎ は nasa ασ" if lower else text
     for encode in everywhere(folders.spiece_folder(tmp_path / "spm", "T5Tokenizer", RINNA | more)):
-        assert encode(text) == reference.encode(taken)
+        assert encode(text) == reference.encode(lowered)
     for encode in everywhere(folders.json_folder(tmp_path / "json", "bpe-metaspace", "AlbertTokenizer", **more)):
-        assert encode(text) == plain.encode(taken, add_special_tokens=False).ids
+        assert encode(text) == plain.encode(lowered, add_special_tokens=False).ids
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,12 +132,12 @@ def test_added_tokens_that_are_not_special_stay_tokens(tmp_path: Path) -> None:
     plain.add_tokens(["[名前]"])
     folder = folders.json_folder(tmp_path / "a", "bpe-metaspace")
     plain.save(str(folder / "tokenizer.json"))
-    own = folders.spiece_folder(tmp_path / "b", "T5Tokenizer", RINNA)
-    (own / "added_tokens.json").write_text(json.dumps({"[名前]": 800}))
+    other = folders.spiece_folder(tmp_path / "b", "T5Tokenizer", RINNA)
+    (other / "added_tokens.json").write_text(json.dumps({"[名前]": 800}))
     for encode in everywhere(folder):
         assert encode("雨[名前]か") == plain.encode("雨[名前]か", add_special_tokens=False).ids
         assert plain.token_to_id("[名前]") in encode("雨[名前]か")
-    for encode in everywhere(own):
+    for encode in everywhere(other):
         assert encode("雨[名前]か").count(800) == 1
 
 

@@ -86,8 +86,8 @@ class Runtime:
 
     def execute(self, notebook: Path, workspace: Path) -> float:
         """Runs a notebook in place in its folder by this environment's nbclient and kernel. Returns the seconds."""
-        own = ("PYTHONPATH", "PYTEST_", "COURSE_", "VIRTUAL_ENV", "JUPYTER_", "IPYTHON")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        beginnings = ("PYTHONPATH", "PYTEST_", "COURSE_", "VIRTUAL_ENV", "JUPYTER_", "IPYTHON")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(beginnings)}
         # A new runtime has no wheels in pip's cache.
         environment |= {"PIP_NO_CACHE_DIR": "1"}
         environment |= {"COURSE_WORKSPACE": str(workspace), "PATH": f"{self.python.parent}:{os.environ['PATH']}"}

@@ -28,13 +28,13 @@ OLDER = (
 
 @pytest.fixture(scope="module")
 def colab(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
-    place = tmp_path_factory.mktemp("colab")
-    behind = place / "behind"
+    folder = tmp_path_factory.mktemp("colab")
+    behind = folder / "behind"
     behind.mkdir()
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
         if not entry.name.startswith(("course_lib", "japanese_lm_course")):
             (behind / entry.name).symlink_to(entry)
-    made = Runtime.create(place / "venv", sys.executable, "--without-pip", behind=behind)
+    made = Runtime.create(folder / "venv", sys.executable, "--without-pip", behind=behind)
     wanted = runtime.pins(runtime.constraints(f"{sys.version_info.major}.{sys.version_info.minor}"))
     chosen = [f"{name}=={wanted[name]}" for name in OLDER]
     try:
@@ -47,14 +47,14 @@ def colab(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
 @pytest.fixture(scope="module")
 def installed(colab: Runtime, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What was there before the set-up cell, and what it left."""
-    place = tmp_path_factory.mktemp("content")
+    folder = tmp_path_factory.mktemp("content")
     before, conflicts = colab.versions(), colab.conflicts()
-    wheel, bar = runtime.wheel(place / "dist", colab.python), BAR.format(steps=4, then="pass")
-    runtime.setup_only(FIRST, wheel, place / "setup.ipynb", bar)
-    colab.execute(place / "setup.ipynb", place / "workspace")
+    wheel, bar = runtime.wheel(folder / "dist", colab.python), BAR.format(steps=4, then="pass")
+    runtime.setup_only(FIRST, wheel, folder / "setup.ipynb", bar)
+    colab.execute(folder / "setup.ipynb", folder / "workspace")
     return {
         "before": before, "after": colab.versions(), "new": set(colab.conflicts()) - set(conflicts),
-        "notebook": place / "setup.ipynb",
+        "notebook": folder / "setup.ipynb",
     }  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def test_activations_and_logits_are_what_pytorch_allocates(monkeypatch, recomput
     # With `again`, nearly all that is saved is small, and the peak is one layer.
     again = recompute == "full" and vocabulary == 100
     logits = planned.logits * 8 / memory.LOGIT_BYTES
-    stored = planned.activations + planned.kept_casts
+    stored = planned.activations + planned.saved_casts
     assert saved == pytest.approx(stored + logits, rel=0.09 if again else 0.02)
     expected = stored + max(planned.logits, planned.layer_backward)
     assert (0.8 if again else 0.98) * expected < peak < (1.1 if again else 1.01) * expected

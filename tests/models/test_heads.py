@@ -37,8 +37,8 @@ def alone(weights: Weights, embedding: str, head: str) -> None:
     weights[head] = weights.pop(embedding)
 
 
-def model(place: Path, family: str, tied: bool, change: Callable[[Weights, str, str], None]) -> Path:
-    folder = bases.folder(place, family)
+def model(parent: Path, family: str, tied: bool, change: Callable[[Weights, str, str], None]) -> Path:
+    folder = bases.folder(parent, family)
     config = model_folder.read_config(folder)
     config.tie_word_embeddings = tied
     if family == "gpt_neox":

@@ -78,7 +78,7 @@ def test_activations_and_logits_are_what_pytorch_allocates(
 
     saved, _, found = allocated(forward)
     del found
-    stored = planned.activations + planned.kept_casts
+    stored = planned.activations + planned.saved_casts
     assert saved == pytest.approx(stored + planned.logits / 3, rel=0.08)  # the log-softmax stays
     _, peak, _ = allocated(lambda: forward().backward())
     assert peak == pytest.approx(stored + max(planned.logits, planned.layer_backward), rel=0.05)

@@ -16,24 +16,24 @@ OTHER = "𠮷野家で牛丼を食べた。"  # 𠮷 is left out of the alphabet
 PADDING = 5  # rows of the models' vocabulary that are no token
 
 
-def tokenizer(place: Path, lossless: bool = True) -> Path:
+def tokenizer(folder: Path, lossless: bool = True) -> Path:
     """A tokenizer folder; without `lossless` as the recipe's."""
-    lines = place / "lines.txt"
+    lines = folder / "lines.txt"
     lines.write_text("\n".join(segment(text, lossless) for text in [SENTENCE] * 3 + [OTHER]) + "\n", encoding="utf8")
-    words = place / "tokenizer"
+    words = folder / "tokenizer"
     size = 302 if lossless else 40
     settings = BpeConfig(vocab_size=size, limit_alphabet=24, lossless=lossless, byte_fallback=lossless)
     train_bpe([lines], words, settings, False)
     return words
 
 
-def flat(memorized: Path, place: Path, padding: int = PADDING) -> Path:
+def flat(memorized: Path, folder: Path, padding: int = PADDING) -> Path:
     """A copy of the folder whose model writes 大 with probability 0.4, 学 0.3, 強 0.2 or 。 0.1, whatever came before.
 
     Its padding is more likely still, and never to be drawn.
     """
-    shutil.copytree(memorized, place)
-    words = tokenizers.load(place).tokenizer
+    shutil.copytree(memorized, folder)
+    words = tokenizers.load(folder).tokenizer
     rows = words.get_vocab_size() + padding
     shape = GPT2Config(vocab_size=rows, n_positions=40, n_embd=8, n_layer=1, n_head=1, eos_token_id=2)
     model = GPT2LMHeadModel(shape)
@@ -45,13 +45,13 @@ def flat(memorized: Path, place: Path, padding: int = PADDING) -> Path:
         for word, share in (("大", 0.4), ("学", 0.3), ("強", 0.2), ("。", 0.1)):
             model.transformer.wte.weight[words.token_to_id(word), 0] = math.log(share)
         model.transformer.wte.weight[rows - padding :, 0] = 5.0
-    model.save_pretrained(place)
-    return place
+    model.save_pretrained(folder)
+    return folder
 
 
-def memorized(place: Path, lossless: bool = True, positions: int = 40) -> Path:
+def memorized(folder: Path, lossless: bool = True, positions: int = 40) -> Path:
     """A model folder that writes SENTENCE and ends; its vocabulary is padded by rows that its first choice would be."""
-    words = tokenizer(place, lossless)
+    words = tokenizer(folder, lossless)
     codec = tokenizers.load(words)
     rows = codec.tokenizer.get_vocab_size() + PADDING
     torch.manual_seed(0)

@@ -43,7 +43,7 @@ def test_each_document_goes_where_it_leaves_least_space() -> None:
     assert sizes.sum() / (256 * len(packed)) > 0.9
 
 
-def test_each_epoch_has_each_document_once_in_an_order_of_its_own(corpus: Concatenated) -> None:
+def test_each_epoch_has_each_document_once_in_another_order(corpus: Concatenated) -> None:
     samples = PackedDocuments(corpus, 6, 30, seed=1, end=END)
     rows = [samples[i].tolist() for i in range(len(samples))]
     assert len(rows) == 30 and all(row[0] == END and len(row) <= 7 for row in rows)
@@ -79,10 +79,10 @@ def test_a_document_does_not_see_another_and_padding_costs_nothing(corpus: Conca
     batch = collate([samples[i] for i in range(len(samples))])
     assert (batch["tokens"] == MASKED).sum() == 3
     losses = []
-    for places in samples.samples:
+    for pieces in samples.samples:
         position = 0
-        for place in places:
-            ids = torch.tensor([[END, *DOCUMENTS[place]]])
+        for piece in pieces:
+            ids = torch.tensor([[END, *DOCUMENTS[piece]]])
             positions = torch.arange(position, position + ids.shape[1] - 1)[None]
             logits = model(input_ids=ids[:, :-1], position_ids=positions).logits
             losses.append(torch.nn.functional.cross_entropy(logits[0], ids[0, 1:], reduction="none"))
@@ -127,7 +127,7 @@ def test_a_long_document_is_split_and_every_token_is_read_once_an_epoch(tmp_path
         read = [token for row in epoch for token in row[1:] if token != MASKED]
         assert sorted(read) == sorted(chain.from_iterable(LONG))
         assert all(len(row) <= 9 and row[0] in (END, MASKED) for row in epoch)
-    # 8 samples with a piece of 8 tokens; 3 tokens, and 2, 1, 1 and 6 with a place before them, take three more
+    # 8 samples with a piece of 8 tokens; 3 tokens, and 2, 1, 1 and 6 with a position before them, take three more
     assert samples.first_epoch == 11
 
 

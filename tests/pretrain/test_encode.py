@@ -28,7 +28,7 @@ TRICKY = [
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_all(tmp_path_factory.mktemp("tokenize"))
 
 
@@ -48,41 +48,41 @@ def content(prefix: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", SEGMENTED)
-def test_segmented_text_as_it_stands(place: Path, tmp_path: Path, name: str) -> None:
+def test_segmented_text_as_it_stands(source: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "tricky.txt").write_text("\n\n".join(TRICKY) + "\n", encoding="utf8")
-    sources = [place / "lines.txt", tmp_path / "tricky.txt"]
-    texts = [text for source in sources for text in read_texts(source)]
+    sources = [source / "lines.txt", tmp_path / "tricky.txt"]
+    texts = [text for path in sources for text in read_texts(path)]
     assert len(texts) > 30
-    report = tokenize(sources, place / name, tmp_path / "a", append_eod=True)
-    assert content(tmp_path / "a") == expected(place / name, texts, tmp_path / "b", [2])
+    report = tokenize(sources, source / name, tmp_path / "a", append_eod=True)
+    assert content(tmp_path / "a") == expected(source / name, texts, tmp_path / "b", [2])
     summary = summarize(tmp_path / "a")
     assert (report.documents, report.tokens) == (summary.documents, summary.tokens) == (len(texts), summary.tokens)
-    assert report.bytes_read == sum(source.stat().st_size for source in sources)
+    assert report.bytes_read == sum(path.stat().st_size for path in sources)
     ids = np.frombuffer(content(tmp_path / "a")[0], summary.dtype)
     assert report.unknown == np.count_nonzero(ids == 0) > 0
     assert report.summary().startswith(f"{len(texts)} documents, {report.tokens} tokens (")
 
 
-def test_the_bytes_do_not_depend_on_the_workers(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_do_not_depend_on_the_workers(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "read_batches", lambda path: read_batches(path, 20_000))
-    reports = [tokenize([place / "lines.txt"], place / "bpe", tmp_path / str(n), n) for n in (1, 2)]
+    reports = [tokenize([source / "lines.txt"], source / "bpe", tmp_path / str(n), n) for n in (1, 2)]
     assert content(tmp_path / "1") == content(tmp_path / "2")
     assert reports[0].tokens == reports[1].tokens > 10_000
 
 
 @pytest.mark.parametrize("name", ["bpe", "bpe-raw"])
-def test_documents_are_prepared_as_the_training_text_was(place: Path, tmp_path: Path, name: str) -> None:
+def test_documents_are_prepared_as_the_training_text_was(source: Path, tmp_path: Path, name: str) -> None:
     texts = ["Visual Studioで学ぶ。\n二行目", "", "ｶﾞｷﾞ<s>", "\n"]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf8")
-    report = tokenize([tmp_path / "in.jsonl"], place / name, tmp_path / "a", append_eod=True)
-    codec = folder.load(place / name)
-    assert content(tmp_path / "a") == expected(place / name, list(map(codec.prepare, texts)), tmp_path / "b", [2])
+    report = tokenize([tmp_path / "in.jsonl"], source / name, tmp_path / "a", append_eod=True)
+    codec = folder.load(source / name)
+    assert content(tmp_path / "a") == expected(source / name, list(map(codec.prepare, texts)), tmp_path / "b", [2])
     assert report.documents == 4 and summarize(tmp_path / "a").documents == 4
     assert summarize(tmp_path / "a").sequences < 4  # the empty one has no tokens, and so no end either
 
 
-def test_a_folder_of_somebody_else_takes_the_text_as_it_stands(place: Path, tmp_path: Path) -> None:
-    shutil.copytree(place / "bpe", tmp_path / "foreign")
+def test_a_folder_of_somebody_else_takes_the_text_as_it_stands(source: Path, tmp_path: Path) -> None:
+    shutil.copytree(source / "bpe", tmp_path / "foreign")
     (tmp_path / "foreign" / "preparation.json").unlink()
     config = {"eos_token": {"content": "<s>"}, "unk_token": "<unk>"}
     (tmp_path / "foreign" / "tokenizer_config.json").write_text(json.dumps(config))
@@ -92,11 +92,11 @@ def test_a_folder_of_somebody_else_takes_the_text_as_it_stands(place: Path, tmp_
     loaded.save(str(tmp_path / "foreign" / "tokenizer.json"))
     (tmp_path / "in.jsonl").write_text('{"text": "ｶﾞ 大学 で 学ぶ"}\n', encoding="utf8")
     tokenize([tmp_path / "in.jsonl"], tmp_path / "foreign", tmp_path / "a", append_eod=True)
-    assert content(tmp_path / "a") == expected(place / "bpe", ["ｶﾞ 大学 で 学ぶ"], tmp_path / "b", [1])
+    assert content(tmp_path / "a") == expected(source / "bpe", ["ｶﾞ 大学 で 学ぶ"], tmp_path / "b", [1])
     # Only its line breaks become newlines.
     (tmp_path / "in.jsonl").write_text('{"text": "大学\\u001cで\\r\\n学ぶ"}\n', encoding="utf8")
     tokenize([tmp_path / "in.jsonl"], tmp_path / "foreign", tmp_path / "a", append_eod=True)
-    assert content(tmp_path / "a") == expected(place / "bpe", ["大学\nで\n学ぶ"], tmp_path / "b", [1])
+    assert content(tmp_path / "a") == expected(source / "bpe", ["大学\nで\n学ぶ"], tmp_path / "b", [1])
     (tmp_path / "foreign" / "tokenizer_config.json").unlink()
     with pytest.raises(UsageError, match=r"--append-eod: .*foreign has no eos_token"):
         tokenize([tmp_path / "in.jsonl"], tmp_path / "foreign", tmp_path / "a", append_eod=True)
@@ -108,8 +108,8 @@ WORDS = st.text(alphabet="大学でa1.、␣␛ns▁<>/ \n\t\u3000", max_size=30
 
 
 @pytest.mark.parametrize("name", SEGMENTED)
-def test_words_one_by_one_give_the_ids_of_the_text(place: Path, name: str) -> None:
-    encoder = Encoder(place / name)
+def test_words_one_by_one_give_the_ids_of_the_text(source: Path, name: str) -> None:
+    encoder = Encoder(source / name)
     assert encoder.by_word
 
     @given(text=WORDS)
@@ -122,8 +122,8 @@ def test_words_one_by_one_give_the_ids_of_the_text(place: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("change", ["normalizer", "pre_tokenizer", "added", "dropout"])
-def test_a_tokenizer_that_looks_across_spaces_gets_whole_documents(place: Path, tmp_path: Path, change: str) -> None:
-    loaded = Tokenizer.from_file(str(place / "bpe" / "tokenizer.json"))
+def test_a_tokenizer_that_looks_across_spaces_gets_whole_documents(source: Path, tmp_path: Path, change: str) -> None:
+    loaded = Tokenizer.from_file(str(source / "bpe" / "tokenizer.json"))
     if change == "normalizer":
         loaded.normalizer = normalizers.Replace("大学 で", "で")
     elif change == "pre_tokenizer":
@@ -140,18 +140,18 @@ def test_a_tokenizer_that_looks_across_spaces_gets_whole_documents(place: Path, 
         assert np.frombuffer(encoder.encode("大学 で 学ぶ"), encoder.dtype).tolist() == whole.ids
 
 
-def test_what_does_not_go_together_is_refused_and_nothing_replaced(place: Path, tmp_path: Path) -> None:
-    tokenize([place / "lines.txt"], place / "bpe", tmp_path / "a")
+def test_what_does_not_go_together_is_refused_and_nothing_replaced(source: Path, tmp_path: Path) -> None:
+    tokenize([source / "lines.txt"], source / "bpe", tmp_path / "a")
     before = content(tmp_path / "a")
-    broken, mixed = tmp_path / "broken.jsonl", [place / "lines.txt", place / "raw.jsonl"]
+    broken, mixed = tmp_path / "broken.jsonl", [source / "lines.txt", source / "raw.jsonl"]
     broken.write_text('{"text": "一"}\nnonsense\n', encoding="utf8")
     for sources, tokenizer, workers, message in (
-        ([place / "lines.txt"], "bpe-raw", 1, "segmented"),
+        ([source / "lines.txt"], "bpe-raw", 1, "segmented"),
         (mixed, "bpe", 1, "allowed"),
         ([broken], "bpe", 1, "line 2"),
         ([broken], "bpe", 2, "line 2"),
-        ([place / "lines.txt"], tmp_path, 1, "not a tokenizer folder"),
+        ([source / "lines.txt"], tmp_path, 1, "not a tokenizer folder"),
     ):
         with pytest.raises(CourseError, match=message):
-            tokenize(sources, place / tokenizer, tmp_path / "a", workers)
+            tokenize(sources, source / tokenizer, tmp_path / "a", workers)
     assert content(tmp_path / "a") == before

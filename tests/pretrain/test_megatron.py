@@ -96,7 +96,7 @@ def test_activation(model, tmp_path, said, activation):
     assert json.loads((tmp_path / "out" / "config.json").read_text())["activation_function"] == activation
 
 
-def test_dtype_is_kept_or_as_told(tokenizer, tmp_path):
+def test_dtype_stays_or_is_as_told(tokenizer, tmp_path):
     half = writer.model().to(torch.bfloat16)
     step = writer.pipeline(half, tmp_path / "save", 2)
     assert convert(step, tmp_path / "kept", tokenizer)["dtype"] == "bfloat16"

@@ -19,9 +19,9 @@ SETTINGS = (
 
 @pytest.mark.parametrize(("architecture", "packing"), [("gpt2", "best-fit"), ("gpt-neox", "stream")])
 def test_losses_are_those_of_the_trainer_with_deepspeed(tmp_path: Path, architecture: str, packing: str) -> None:
-    place = pretrain.inputs(tmp_path)
+    source = pretrain.inputs(tmp_path)
     chosen = f"model.architecture={architecture}", f"data.packing={packing}"
-    settings = pretrain.settings(place, tmp_path / "run", *SETTINGS, *chosen)
+    settings = pretrain.settings(source, tmp_path / "run", *SETTINGS, *chosen)
     spawn(recipe.train, (settings, tmp_path), nprocs=1)
     theirs = json.loads((tmp_path / "losses.json").read_text())
 

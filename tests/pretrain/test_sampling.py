@@ -24,7 +24,7 @@ SIZES = [5, 0, 12, 3, 9, 1, 0, 14, 9]  # 53 tokens
 
 
 class Counting:
-    """A corpus in memory whose tokens are their own positions: sequence 0 is 0 1 2 3 4, sequence 2 is 5 6 …"""
+    """A corpus in memory whose tokens are their positions: sequence 0 is 0 1 2 3 4, sequence 2 is 5 6 …"""
 
     def __init__(self, sizes: Any, first: int = 0) -> None:
         self.sizes = np.asarray(sizes, np.int32)
@@ -173,11 +173,11 @@ def test_samples_follow_one_another_by_one_token(sizes: list[int], seq_length: i
         return
     data = dataset(sizes, seq_length, samples, seed)
     stream = np.concatenate([data.indexed.get(int(i), 0, sizes[i]) for i in data.indices.documents])
-    by_place = {int(place): data[at] for at, place in enumerate(data.indices.shuffle)}
-    assert sorted(by_place) == list(range(len(data)))
-    for place, sample in by_place.items():
+    by_position = {int(position): data[at] for at, position in enumerate(data.indices.shuffle)}
+    assert sorted(by_position) == list(range(len(data)))
+    for position, sample in by_position.items():
         assert sample.dtype == np.int64
-        assert sample.tolist() == stream[place * seq_length : (place + 1) * seq_length + 1].tolist()
+        assert sample.tolist() == stream[position * seq_length : (position + 1) * seq_length + 1].tolist()
 
 
 @pytest.mark.parametrize("sizes", [[], [0, 0], [3, 4]])
@@ -199,7 +199,7 @@ def test_a_spread_sample_is_evenly_spaced_and_about_as_large_as_wanted(sizes: li
     assert len(expected) <= len(sizes) * wanted / sum(sizes) + 1 or step == 1
 
 
-def test_without_end_each_epoch_has_an_order_of_its_own() -> None:
+def test_without_end_each_epoch_has_another_order() -> None:
     sizes = [5, 9, 13, 4, 11] * 4
     corpus = Counting(sizes)
     samples = Epochs(corpus, range(20), 7, 2**32 - 1)
@@ -284,7 +284,7 @@ def test_an_incomplete_cache_is_built_again(name: str, tmp_path: Path) -> None:
 
 
 def build_slowly(folder: Path, together: Any) -> None:
-    """What a rank does; leaves a mark for each building, and the digest of what it got."""
+    """What a rank does; leaves a file for each building, and the digest of what it got."""
     quick = sampling.document_index
 
     def slow(*arguments: Any) -> Any:

@@ -63,15 +63,15 @@ def uneven_inputs(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def source(tmp_path_factory):
     return inputs(tmp_path_factory.mktemp("data"))
 
 
-def settings(place: Path, run: Path, *overrides: str) -> PretrainConfig:
+def settings(source: Path, run: Path, *overrides: str) -> PretrainConfig:
     values = {
         "model": {"vocab_size": VOCABULARY, "hidden_size": 32, "num_layers": 2, "num_attention_heads": 2,
                   "max_position_embeddings": LENGTH, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
-        "data": {"input": [str(place / "tokens")], "tokenizer": str(place / "tokenizer"), "seq_length": LENGTH, "split": "8,1,1"},
+        "data": {"input": [str(source / "tokens")], "tokenizer": str(source / "tokenizer"), "seq_length": LENGTH, "split": "8,1,1"},
         "batch": {"global_size": 8, "micro_size": 2},
         "optimizer": {"lr": {"max": 1e-2, "min": 1e-3, "warmup_steps": 3}, "weight_decay": 0.1},
         "precision": {"dtype": "fp32"},
@@ -92,12 +92,12 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="module")
-def unbroken(place, tmp_path_factory):
+def unbroken(source, tmp_path_factory):
     """A run with dropout, as one piece."""
     run = tmp_path_factory.mktemp("runs") / "whole"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(run.parent / "compiled"))
-        return train(Gpt2(settings(place, run, "model.hidden_dropout_prob=0.1")))
+        return train(Gpt2(settings(source, run, "model.hidden_dropout_prob=0.1")))
 
 
 def test_cpu_ranks_compile_nothing(unbroken):
@@ -117,14 +117,14 @@ def test_a_run_leaves_what_it_promises(unbroken):
     assert all(0 < entry["reader_cost"] < entry["batch_cost"] for entry in train)
     rate = settings(unbroken.folder, unbroken.folder).optimizer.lr
     assert train[5]["learning_rate"] == pytest.approx(learning_rate(rate, 6, STEPS))
-    kept = [checkpoint.step_of(path) for path in checkpoint.whole_checkpoints(unbroken.folder)]
-    assert kept == [20, 15]
+    steps = [checkpoint.step_of(path) for path in checkpoint.whole_checkpoints(unbroken.folder)]
+    assert steps == [20, 15]
 
 
 @pytest.mark.rehearse  # section 4b.6 kills a run and compares the losses after its resume
-def test_killed_it_resumes_to_the_same_weights(place, tmp_path, unbroken):
+def test_killed_it_resumes_to_the_same_weights(source, tmp_path, unbroken):
     run = tmp_path / "run"
-    killed = settings(place, run, "model.hidden_dropout_prob=0.1")
+    killed = settings(source, run, "model.hidden_dropout_prob=0.1")
     kill_in_step(8, "pretrain", killed)
     half = run / "checkpoints" / "checkpoint-999"  # as a kill in the middle of saving leaves it
     half.mkdir()
@@ -148,7 +148,7 @@ SRUN = f'#!/bin/sh\nexec {sys.executable} -m tests.training.fake_srun "$@"\n'
 
 
 @pytest.mark.rehearse
-def test_two_nodes_train_as_one(place, tmp_path, unbroken, monkeypatch):
+def test_two_nodes_train_as_one(source, tmp_path, unbroken, monkeypatch):
     """In a job of two nodes, as far as the run sees Slurm; a real one: `python -m tests.bench.several_nodes slurm`."""
     answers = {"scontrol": "printf 'nodeA\\nnodeB\\n'", "sinfo": "echo 127.0.0.1"}
     for name, script in {"srun": SRUN, **{name: f"#!/bin/sh\n{answer}\n" for name, answer in answers.items()}}.items():
@@ -157,15 +157,15 @@ def test_two_nodes_train_as_one(place, tmp_path, unbroken, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "node[A-B]")
-    run = train(Gpt2(settings(place, tmp_path / "two", "model.hidden_dropout_prob=0.1", "launch.ranks=1")))
+    run = train(Gpt2(settings(source, tmp_path / "two", "model.hidden_dropout_prob=0.1", "launch.ranks=1")))
     assert [each["loss"] for each in run.log] == [each["loss"] for each in unbroken.log]
     before, after = weights(unbroken.folder), weights(run.folder)
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
 @pytest.mark.rehearse  # chapter 4b compares its own ZeRO-2 with DeepSpeed
-def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path):
-    run = train(Gpt2(settings(place, tmp_path / "run")))
+def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(source, tmp_path):
+    run = train(Gpt2(settings(source, tmp_path / "run")))
     chosen = config.load(PretrainConfig, run.folder / "config.yaml")
     torch.manual_seed(chosen.engine.seed)
     model = build_model(chosen.model)
@@ -191,8 +191,8 @@ def test_zero2_on_two_ranks_trains_as_plain_adamw_in_one_process(place, tmp_path
 
 
 @pytest.mark.rehearse
-def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
-    chosen = settings(place, tmp_path / "run", "engine.max_steps=100000")
+def test_a_rank_that_dies_is_named_and_the_others_stop(source, tmp_path):
+    chosen = settings(source, tmp_path / "run", "engine.max_steps=100000")
     (tmp_path / "config.yaml").write_text(config.to_yaml(chosen))
     command = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(tmp_path / "config.yaml")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -210,39 +210,39 @@ def test_a_rank_that_dies_is_named_and_the_others_stop(place, tmp_path):
     assert not ranks["0"].is_running()
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(place, tmp_path):
+def test_a_loss_that_is_not_finite_ends_the_run_in_one_line(source, tmp_path):
     # nothing but </s>, whose loss is masked: 0 / 0
     with IndexedWriter(tmp_path / "ends", dtype_for(VOCABULARY)) as writer:
         writer.append(np.full(1000, 2, "<u2"), np.full(100, 10))
     overrides = (f"data.input=[{tmp_path}/ends]", "data.mask_loss_at_eod=true", "launch.ranks=1")
     with pytest.raises(CourseError, match="nan at step 1"):
-        train(Gpt2(settings(place, tmp_path / "run", *overrides)))
+        train(Gpt2(settings(source, tmp_path / "run", *overrides)))
     assert not checkpoint.whole_checkpoints(tmp_path / "run")
 
 
-def test_what_does_not_go_together_is_refused_before_anything_starts(place, tmp_path):
+def test_what_does_not_go_together_is_refused_before_anything_starts(source, tmp_path):
     for overrides, words in {
         ("batch.global_size=7",): "batch.global_size",
         ("model.vocab_size=299",): "model.vocab_size: 299 is not allowed: the tokenizer",
         ("optimizer.lr.warmup_steps=21",): "warmup_steps",
-        (f"data.input=[{place}/nothing]",): "nothing",
+        (f"data.input=[{source}/nothing]",): "nothing",
     }.items():
         with pytest.raises(CourseError, match=words):
-            train(Gpt2(settings(place, tmp_path / "run", *overrides)))
+            train(Gpt2(settings(source, tmp_path / "run", *overrides)))
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
 @pytest.mark.parametrize("documents", [1, 30])
-def test_a_run_without_evaluation_says_so(place, tmp_path, documents):
+def test_a_run_without_evaluation_says_so(source, tmp_path, documents):
     with IndexedWriter(tmp_path / "tokens", dtype_for(VOCABULARY)) as writer:
         writer.append(np.full(900, 5, "<u2"), np.full(documents, 900 // documents))
-    chosen = settings(place, tmp_path / "run", f"data.input=[{tmp_path}/tokens]", "data.split=97,2,1")
+    chosen = settings(source, tmp_path / "run", f"data.input=[{tmp_path}/tokens]", "data.split=97,2,1")
     assert "no evaluation" in Gpt2(chosen).summary()
     assert not Gpt2(replace(chosen, engine=replace(chosen.engine, eval_freq=0))).summary()
-    assert not Gpt2(settings(place, tmp_path / "run")).summary()
+    assert not Gpt2(settings(source, tmp_path / "run")).summary()
 
 
-def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
+def test_only_the_same_run_is_resumed(source, tmp_path, unbroken):
     """One rank tells, and returns a finished run of two as it is."""
     same = "model.hidden_dropout_prob=0.1", "launch.ranks=1"
     with IndexedWriter(tmp_path / "tokens", dtype_for(VOCABULARY)) as writer:
@@ -257,18 +257,18 @@ def test_only_the_same_run_is_resumed(place, tmp_path, unbroken):
         (f"data.input=[{tmp_path}/tokens]",): "data.input: not what the run",
         (f"data.tokenizer={another}",): "^tokenizer: its tokenizer_config.json is not that of the run in ",
     }.items():
-        changed = settings(place, unbroken.folder, *same, *overrides)
+        changed = settings(source, unbroken.folder, *same, *overrides)
         with pytest.raises(UsageError, match=words):
             train(Gpt2(changed), resume=True)
-    done = train(Gpt2(settings(place, unbroken.folder, *same)), resume=True)
+    done = train(Gpt2(settings(source, unbroken.folder, *same)), resume=True)
     assert done.steps == STEPS and done.log == unbroken.log
 
 
 @pytest.mark.rehearse
-def test_a_gpt_neox_trains_resumes_and_exports(place, tmp_path):
+def test_a_gpt_neox_trains_resumes_and_exports(source, tmp_path):
     """In bf16, where rotary frequencies must not be rounded with the weights; the exported model is the one that was measured."""
     shape = ("model.architecture=gpt-neox", "model.rotary_pct=0.5", "model.hidden_dropout_prob=0.1")
-    chosen = settings(place, tmp_path / "run", *shape, "precision.dtype=bf16", "engine.max_steps=10")
+    chosen = settings(source, tmp_path / "run", *shape, "precision.dtype=bf16", "engine.max_steps=10")
     run = train(Gpt2(chosen))
     losses, before = train_losses(run), weights(run.folder)
     assert losses[-1] < losses[0] - 0.2

@@ -51,8 +51,8 @@ def gptsan(folder: Path) -> None:
     """Tanrei/GPTSAN-japanese: one pytorch_model.bin, vocab.txt and emoji.json."""
     build_vocabulary(texts(), 2000, folder, 0.9995)
     (folder / "preparation.json").unlink()
-    own = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf8"))
-    special = {name: own[name] for name in ("unk_token", "pad_token", "bos_token", "eos_token", "sep_token")}
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf8"))
+    special = {name: settings[name] for name in ("unk_token", "pad_token", "bos_token", "eos_token", "sep_token")}
     tokenizer = special | {
         "do_clean_text": False,
         "model_max_length": 1000000000000000019884624838656,

@@ -57,7 +57,7 @@ def standing(name: str, folder: Path) -> Iterator[Stage]:
             f"training: {{runs: {{folder: {drive / 'course'}}}}}\n",
             encoding="utf8",
         )
-        own = {
+        variables = {
             "COURSE_PROFILE": str(profile),
             "COURSE_WORKSPACE": str(folder / "workspace"),
             "HF_ENDPOINT": models.endpoint,
@@ -68,4 +68,4 @@ def standing(name: str, folder: Path) -> Iterator[Stage]:
             "NO_PROXY": "*",
         }
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "PYTEST_"))}
-        yield Stage(models, texts, outside | own)
+        yield Stage(models, texts, outside | variables)

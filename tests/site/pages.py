@@ -102,9 +102,9 @@ def broken_links(pages: dict[str, Page]) -> list[str]:
             target = page.target(link)
             if target is None:
                 continue
-            file, place = target
+            file, anchor = target
             if not (page.folder / file).is_file():
                 broken.append(f"{page.name}: {link}: no such file")
-            elif place and file in pages and place not in pages[file].ids:
+            elif anchor and file in pages and anchor not in pages[file].ids:
                 broken.append(f"{page.name}: {link}: no such place")
     return broken

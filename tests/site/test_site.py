@@ -91,15 +91,15 @@ def test_every_page_leads_to_its_other_edition(pages: dict[str, Page]) -> None:
     japanese = [name for name in pages if name.startswith("ja/")]
     assert {f"ja/{name}" for name in [HOME, *NOTEBOOKS, "README.html", "search.html"]} <= set(japanese)
     for name, page in pages.items():
-        own, other = ("ja", "en") if name in japanese else ("en", "ja")
-        assert page.tree.get("lang") == own, name
+        language, other = ("ja", "en") if name in japanese else ("en", "ja")
+        assert page.tree.get("lang") == language, name
         (switch,) = page.tree.xpath("//a[@class='language-switch']")
         assert switch.get("hreflang") == switch.get("lang") == other
-        target = name.removeprefix("ja/") if own == "ja" else f"ja/{name}"
+        target = name.removeprefix("ja/") if language == "ja" else f"ja/{name}"
         has_both = target in pages
         assert page.target(switch.get("href")) == (target if has_both else JAPANESE_HOME, ""), name
         alternates = {link.get("hreflang"): link.get("href") for link in page.tree.xpath("//link[@hreflang]")}
-        expected = {own: (name, ""), other: (target, "")} if has_both else {}
+        expected = {language: (name, ""), other: (target, "")} if has_both else {}
         assert {language: page.target(address) for language, address in alternates.items()} == expected
 
 

@@ -84,5 +84,5 @@ def train(seconds: float = 0.02) -> None:
 
 if __name__ == "__main__":
     interruptions.follow_starter()
-    own = {"rank": RANK, "folder": FOLDER, "os": os, "sys": sys, "time": time}
-    exec(os.environ[TEXT], globals() | own)
+    names = {"rank": RANK, "folder": FOLDER, "os": os, "sys": sys, "time": time}
+    exec(os.environ[TEXT], globals() | names)

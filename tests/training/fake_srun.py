@@ -19,9 +19,9 @@ def main() -> None:
     tasks, on_node = int(options["ntasks"]), int(options["ntasks-per-node"])
     processes = []
     for task in range(tasks):
-        own = {"SLURM_PROCID": str(task), "SLURM_LOCALID": str(task % on_node), "NODE": NODES[task // on_node]}
+        variables = {"SLURM_PROCID": str(task), "SLURM_LOCALID": str(task % on_node), "NODE": NODES[task // on_node]}
         process = subprocess.Popen(
-            command, env=os.environ | own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command, env=os.environ | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         processes.append(process)
         for pipe, target in ((process.stdout, 1), (process.stderr, 2)):

@@ -26,7 +26,7 @@ CASES = ((1, "fp32"), (1, "bf16"), (2, "fp32"), (2, "bf16"), (3, "fp32"), (3, "b
 FROZEN_CASES = ((2, "bf16"), (3, "bf16"))
 
 
-def held(tensors: Iterable[torch.Tensor | None]) -> int:
+def bytes_of(tensors: Iterable[torch.Tensor | None]) -> int:
     """Bytes of the storages behind the tensors, each once."""
     storages = [t.untyped_storage() for t in tensors if t is not None]
     return sum({s.data_ptr(): s.nbytes() for s in storages if s.data_ptr()}.values())
@@ -53,7 +53,7 @@ def weights(engine: deepspeed.DeepSpeedEngine) -> list[torch.Tensor]:
 
 
 def gradients(engine: deepspeed.DeepSpeedEngine) -> Iterator[torch.Tensor | None]:
-    """What is kept from one micro batch to the next."""
+    """What stays from one micro-batch to the next."""
     yield from (p.grad for p in engine.module.parameters())
     yield getattr(engine.optimizer, "grad_partitions_flat_buffer", None)
     for group in getattr(engine.optimizer, "all_grad_tensors", {}).values():
@@ -95,11 +95,13 @@ def measure(model: Any, inputs: dict[str, torch.Tensor], stage: int, dtype: str)
         logits = engine(**inputs).logits.float()
         engine.backward(torch.nn.functional.cross_entropy(logits.flatten(0, 1), inputs["input_ids"].flatten()))
         if micro == 0:
-            found["gradients"] = held(gradients(engine))
+            found["gradients"] = bytes_of(gradients(engine))
         engine.step()
-    found["weights"] = held(weights(engine))
-    own = held([*weights(engine), *masters(engine)]) - found["weights"]  # 0 where both are the same tensors
-    found["optimizer"] = own + held(states(engine))
+    found["weights"] = bytes_of(weights(engine))
+    master_bytes = (
+        bytes_of([*weights(engine), *masters(engine)]) - found["weights"]
+    )  # 0 where both are the same tensors
+    found["optimizer"] = master_bytes + bytes_of(states(engine))
     engine.destroy()
     return found
 

@@ -39,9 +39,9 @@ def launch(script: Path, *arguments: str, seconds: float = LIMIT, ranks: int = 2
     extensions.remove_stale_locks()
     shared, processes = environment(ranks), []
     for rank in range(ranks):
-        own = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
         processes.append(subprocess.Popen(
-            [sys.executable, "-u", str(script), *arguments], env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [sys.executable, "-u", str(script), *arguments], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, start_new_session=True,
         ))  # fmt: skip
     try:
@@ -59,9 +59,9 @@ def kill_in_step(step: int, words: str, settings: RunConfig) -> None:
     run = settings.engine.output_dir
     file = run.with_suffix(".yaml")
     file.write_text(config.to_yaml(settings), encoding="utf8")
-    held = [sys.executable, "-m", "tests.training.held", str(run.with_suffix(".never")), str(step)]
+    waiting = [sys.executable, "-m", "tests.training.held", str(run.with_suffix(".never")), str(step)]
     process = subprocess.Popen(
-        [*held, *words.split(), "-c", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*waiting, *words.split(), "-c", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         until(lambda: (run / log.FILE).exists() and log.read(run)[-1]["step"] == step - 1, process)

@@ -49,44 +49,44 @@ SHARED = (
 )  # fmt: skip
 
 
-def gpt2(place: Path, folder: Path, *overrides: str) -> Gpt2:
+def gpt2(source: Path, folder: Path, *overrides: str) -> Gpt2:
     dropout = "model.hidden_dropout_prob=0.1", "model.attention_probs_dropout_prob=0.1"
-    return Gpt2(pretrain.settings(place / "gpt2", folder, *SHARED, *dropout, *overrides))
+    return Gpt2(pretrain.settings(source / "gpt2", folder, *SHARED, *dropout, *overrides))
 
 
-def best_fit(place: Path, folder: Path, *overrides: str) -> Gpt2:
-    return gpt2(place, folder, f"data.input=[{place}/gpt2/uneven]", "data.packing=best-fit", *overrides)
+def best_fit(source: Path, folder: Path, *overrides: str) -> Gpt2:
+    return gpt2(source, folder, f"data.input=[{source}/gpt2/uneven]", "data.packing=best-fit", *overrides)
 
 
-def neox(place: Path, folder: Path) -> Gpt2:
-    return best_fit(place, folder, "model.architecture=gpt-neox", "model.rotary_pct=0.5", "data.mask_loss_at_eod=true")
+def neox(source: Path, folder: Path) -> Gpt2:
+    return best_fit(source, folder, "model.architecture=gpt-neox", "model.rotary_pct=0.5", "data.mask_loss_at_eod=true")
 
 
-def with_muon(place: Path, folder: Path) -> Gpt2:
-    return gpt2(place, folder, "optimizer.name=muon")
+def with_muon(source: Path, folder: Path) -> Gpt2:
+    return gpt2(source, folder, "optimizer.name=muon")
 
 
-def new_gptsan(place: Path, folder: Path) -> GPTSanRun:
-    values = config.to_dict(gptsan.settings(place / "gptsan", folder, *SHARED, "spout.mode=none"))
+def new_gptsan(source: Path, folder: Path) -> GPTSanRun:
+    values = config.to_dict(gptsan.settings(source / "gptsan", folder, *SHARED, "spout.mode=none"))
     shape = {
         "vocab_size": 430, "max_position_embeddings": 48, "d_model": 16, "d_ff": 32, "d_ext": 24, "d_spout": 8,
         "num_switch_layers": 1, "num_heads": 2, "num_experts": 2,
     }  # fmt: skip
     values["model"] = {"shape": shape}
-    values["data"]["tokenizer"] = str(place / "gptsan" / "words")
+    values["data"]["tokenizer"] = str(source / "gptsan" / "words")
     return GPTSanRun(config.build(GPTSanRunConfig, values))
 
 
-def extra_stage(place: Path, folder: Path) -> GPTSanRun:
-    return GPTSanRun(gptsan.settings(place / "gptsan", folder, *SHARED, "spout.mode=onehot"))
+def extra_stage(source: Path, folder: Path) -> GPTSanRun:
+    return GPTSanRun(gptsan.settings(source / "gptsan", folder, *SHARED, "spout.mode=onehot"))
 
 
-def a_prefix(place: Path, folder: Path) -> PrefixRun:
-    return PrefixRun(prefix.settings(place / "prefix", folder, *SHARED, "model.dropout=0.2"))
+def a_prefix(source: Path, folder: Path) -> PrefixRun:
+    return PrefixRun(prefix.settings(source / "prefix", folder, *SHARED, "model.dropout=0.2"))
 
 
-def whole_base(place: Path, folder: Path) -> PrefixRun:
-    return PrefixRun(prefix.settings(place / "prefix", folder, *SHARED, "model.method=full"))
+def whole_base(source: Path, folder: Path) -> PrefixRun:
+    return PrefixRun(prefix.settings(source / "prefix", folder, *SHARED, "model.method=full"))
 
 
 KINDS: dict[str, Callable[[Path, Path], Run]] = {
@@ -96,7 +96,7 @@ KINDS: dict[str, Callable[[Path, Path], Run]] = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The inputs of all kinds."""
     folder = tmp_path_factory.mktemp("toys")
     for name, inputs in (("gpt2", pretrain.uneven_inputs), ("prefix", prefix.inputs), ("gptsan", gptsan.inputs)):
@@ -124,8 +124,8 @@ class Made:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def made(request: pytest.FixtureRequest, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    run = KINDS[request.param](place, tmp_path_factory.mktemp("runs") / "run")
+def made(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    run = KINDS[request.param](source, tmp_path_factory.mktemp("runs") / "run")
     said: list[str] = []
     printed = StringIO()
     with unchanged_process(), redirect_stdout(printed), redirect_stderr(printed):
@@ -192,14 +192,14 @@ def test_the_exported_model_is_the_one_whose_loss_was_measured(made: Made, tmp_p
     assert by_hand.held_out(made.run, model, 4) == pytest.approx(measured, abs=1e-5)
 
 
-def test_a_run_of_a_given_time(place: Path, tmp_path: Path) -> None:
+def test_a_run_of_a_given_time(source: Path, tmp_path: Path) -> None:
     overrides = (
         "engine.max_steps=null",
         "engine.max_seconds=0.3",
         "optimizer.lr.warmup_steps=null",
         "engine.save_steps=1000",
     )
-    run = gpt2(place, tmp_path / "run", *overrides)
+    run = gpt2(source, tmp_path / "run", *overrides)
     trained = train(run, on_message=ignore)
     rates = [entry["learning_rate"] for entry in trained.log if entry["kind"] == "train"]
     assert len(rates) == trained.steps > 2 and rates[-1] == run.settings.optimizer.lr.min
@@ -391,14 +391,14 @@ def test_a_loss_that_is_not_a_number_ends_the_run_in_one_line(tmp_path: Path, lo
     assert [checkpoint.step_of(each) for each in checkpoint.whole_checkpoints(tmp_path)] == [3]
 
 
-def test_too_little_memory_ends_the_run_in_one_line_of_advice(place: Path, tmp_path: Path) -> None:
+def test_too_little_memory_ends_the_run_in_one_line_of_advice(source: Path, tmp_path: Path) -> None:
     class Large(Gpt2):
         def loss(self, model: Any, batch: Any) -> Any:
             if [*(tmp_path / "checkpoints").glob("*/complete.json")]:
                 torch.empty(1 << 50)  # a petabyte
             return super().loss(model, batch)
 
-    run = gpt2(place, tmp_path)
+    run = gpt2(source, tmp_path)
     with pytest.raises(CourseError) as caught:
         train(Large(run.settings), on_message=ignore)
     said = str(caught.value)

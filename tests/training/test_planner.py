@@ -44,6 +44,8 @@ def test_tensors_are_those_of_the_model_in_its_order(architecture):
     with torch.device("meta"):
         built = build_model(settings.model)
     assert list(settings.sizes().trained) == [(p.numel(), p.ndim > 1) for p in built.parameters()]
+    found = {each.name: each.shape for each in settings.sizes().counted}
+    assert found == {name: tuple(parameter.shape) for name, parameter in built.named_parameters()}
 
 
 def test_flops_per_token():
@@ -53,10 +55,10 @@ def test_flops_per_token():
 
 
 def test_a_layer_keeps_what_korthikanti_et_al_count():
-    """34·s·b·h + 5·a·s²·b bytes, arXiv:2205.05198: 16 bits, dropout, attention weights kept."""
+    """34·s·b·h + 5·a·s²·b bytes, arXiv:2205.05198: 16 bits, dropout, attention weights saved."""
     settings = run("345M", model={"attention": "eager"}, precision={"dtype": "fp16"}, batch={"micro_size": 4})
     s, b, h, a = 1024, 4, 1024, 16
-    assert settings.sizes().layers[0].kept() == 34 * s * b * h + 5 * a * s * s * b
+    assert settings.sizes().layers[0].saved() == 34 * s * b * h + 5 * a * s * s * b
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_a_layer_keeps_what_korthikanti_et_al_count():
 def test_states_of_xl_are_those_of_the_zero_paper(ranks, by_stage):
     """Without DeepSpeed (stage 0, or one rank) they are as many bytes, otherwise divided: 4 + 4 + 8 a parameter."""
     for stage, expected in enumerate(by_stage):
-        # Gradients are kept from one micro-batch to the next.
+        # Gradients stay from one micro-batch to the next.
         batch = {"micro_size": 1, "local_size": 2}
         parts = planner.plan(run(zero={"stage": stage}, batch=batch), ranks).parts
         found = (parts["weights"] + parts["gradients"] + parts["optimizer"]) / GB
@@ -86,19 +88,19 @@ def test_near_the_table_of_fleetx(name, recompute, measured):
 
 
 # GPT-2 on an H200, version 1.0, bf16, dropout 0, micro-batches of 32 × 1024 tokens, sdpa, nothing recomputed or compiled;
-# one rank, which then trained with DeepSpeed, too: stage 2. Allocated: PyTorch's peak; held: all that the card had given.
+# one rank, which then trained with DeepSpeed, too: stage 2. Allocated: PyTorch's peak; reserved: all that the card had given.
 H200 = {"124M": (31_383_375_360, 35_812_671_488), "XL": (122_422_892_032, 131_463_774_208)}
 
 
 @pytest.mark.parametrize("name", H200)
-def test_near_what_an_h200_allocated_and_held(monkeypatch, name):
+def test_near_what_an_h200_allocated_and_reserved(monkeypatch, name):
     monkeypatch.setattr(PretrainConfig, "uses_deepspeed", lambda *_: True)
-    allocated, held = H200[name]
+    allocated, reserved = H200[name]
     model = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     settings = run(name, model=model, batch={"micro_size": 32})
     sizes = settings.sizes(autocast=False)
     assert 16 * sizes.parameters + sizes.activations + sizes.logits == pytest.approx(allocated, rel=0.03)
-    assert planner.plan(settings, 1).total == pytest.approx(held, rel=0.03)
+    assert planner.plan(settings, 1).total == pytest.approx(reserved, rel=0.03)
 
 
 TINY = {  # odd: padding shows
@@ -163,10 +165,10 @@ def test_activations_and_logits_are_what_pytorch_allocates(monkeypatch, kind, at
             return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
     sizes = settings.sizes(autocast)
-    stored = sizes.activations + sizes.kept_casts
-    kept, _, loss = allocated(forward)
+    stored = sizes.activations + sizes.saved_casts
+    saved, _, loss = allocated(forward)
     del loss
-    assert kept == pytest.approx(stored + sizes.logits / 3, rel=0.085)  # the log-softmax stays
+    assert saved == pytest.approx(stored + sizes.logits / 3, rel=0.085)  # the log-softmax stays
     _, peak, _ = allocated(lambda: forward().backward())
     assert peak == pytest.approx(stored + sizes.logits, rel=0.04)
 

@@ -102,8 +102,8 @@ def test_other_launchers_start_ranks_too(tmp_path: Path, name: str) -> None:
     file.write_text(f"engine: {{output_dir: {tmp_path}}}\n")
     words = [fake_course.__file__, "pretrain", "-c", str(file)]
     command = [sys.executable, *LAUNCHERS[name], str(starter.free_port()), *words]
-    own = {fake_course.TEXT: TALK, "DS_ACCELERATOR": "cpu", "PYTHONPATH": os.getcwd()}
-    done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
+    variables = {fake_course.TEXT: TALK, "DS_ACCELERATOR": "cpu", "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert {"0 [3.0, True, False, 0]", "1 [3.0, True, False, 0]"} <= set(done.stdout.splitlines())
 

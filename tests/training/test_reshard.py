@@ -34,11 +34,11 @@ EVERY = "zero.stage3_param_persistence_threshold=0"
 Make = Callable[..., Run]
 
 
-def kinds(places: dict[str, Path]) -> dict[str, Make]:
+def kinds(sources: dict[str, Path]) -> dict[str, Make]:
     """Name → a function that makes the task of a run from its folder and overrides."""
 
     def one(task: Any, module: Any, *fixed: str) -> Make:
-        return lambda run, *more: task(module.settings(places[module.__name__], run, *fixed, *more))
+        return lambda run, *more: task(module.settings(sources[module.__name__], run, *fixed, *more))
 
     bf16 = "precision.dtype=bf16"
     return {
@@ -79,12 +79,12 @@ def keep(run: Path, step: int) -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Run]]:
     """Unbroken runs on two ranks; and for each path copies of them that go on with other numbers of ranks."""
     folder = tmp_path_factory.mktemp("reshard")
-    places = {}
+    sources = {}
     for module in (pretrain, gptsan, prefix):
-        places[module.__name__] = folder / module.__name__
-        places[module.__name__].mkdir()
-        module.inputs(places[module.__name__])
-    made = kinds(places)
+        sources[module.__name__] = folder / module.__name__
+        sources[module.__name__].mkdir()
+        module.inputs(sources[module.__name__])
+    made = kinds(sources)
 
     def runs_of(name: str, *more: str) -> dict[str, Run]:
         return {

@@ -1,4 +1,4 @@
-"""Which checkpoints of a run count and are kept, and which folders a run may use; without training."""
+"""Which checkpoints of a run count and stay, and which folders a run may use; without training."""
 
 import shutil
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_pruning_removes_only_what_the_run_wrote(tmp_path):
         make(tmp_path, step)
     checkpoint.record(tmp_path, 4)
     make(tmp_path, 4, whole=False)  # killed while it was saved
-    own = tmp_path / checkpoint.FOLDER
+    checkpoints = tmp_path / checkpoint.FOLDER
     copies = (
         "checkpoint-best",
         "checkpoint-2.bak",
@@ -50,11 +50,11 @@ def test_pruning_removes_only_what_the_run_wrote(tmp_path):
         "checkpoint-２",
     )
     for name in copies:
-        shutil.copytree(own / "checkpoint-1", own / name)
-    (own / "checkpoint-8").mkdir()
-    (own / "checkpoint-9").write_text("a file of the user's")
+        shutil.copytree(checkpoints / "checkpoint-1", checkpoints / name)
+    (checkpoints / "checkpoint-8").mkdir()
+    (checkpoints / "checkpoint-9").write_text("a file of the user's")
     checkpoint.prune(tmp_path, keep=2)
-    left = {path.name for path in own.iterdir()}
+    left = {path.name for path in checkpoints.iterdir()}
     assert left == {"checkpoint-2", "checkpoint-3", "checkpoint-8", "checkpoint-9", *copies}
     assert [path.name for path in checkpoint.whole_checkpoints(tmp_path)] == ["checkpoint-3", "checkpoint-2"]
 
@@ -207,7 +207,7 @@ def test_an_older_whole_checkpoint_is_resumed_and_the_damaged_one_named(tmp_path
     assert f"{path}: has 0 bytes instead of 4; the run continues from checkpoint-5" in run.said
 
 
-def test_a_folder_with_settings_of_the_users_own_is_no_run(tmp_path):
+def test_a_folder_with_settings_of_the_user_is_no_run(tmp_path):
     run = FakeRun(tmp_path / "run")
     mine = tmp_path / "run" / CONFIG
     for text in ("engine:  # mine\n  seed: 3\n", "name: some other program\n", "a: [b\n"):

@@ -1,4 +1,4 @@
-"""Where the runs of products are kept: in the workspace, or in a folder that survives the machine."""
+"""Where the runs of products are: in the workspace, or in a folder that survives the machine."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from course_lib.training.run_product import runs_folder
 from course_lib.workspace import products as workspace
 
 
-def test_runs_are_kept_on_a_drive_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runs_are_on_a_drive_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert runs_folder("pretrain/runs") == workspace.root() / "pretrain/runs"
     drive = tmp_path / "drive"
     profile = tmp_path / "mine.yaml"

@@ -23,7 +23,7 @@ def options(script: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("here")
 
 
@@ -31,18 +31,18 @@ SETS = ("launch.slurm.nodes=2", "launch.slurm.time=3-00:00:00", "launch.slurm.me
 
 
 @pytest.fixture(scope="module")
-def script(place: Path) -> str:
+def script(folder: Path) -> str:
     words = [word for each in SETS for word in ("--set", each)]
-    done = printed("pretrain", "-c", "gpt2-xl.yaml", *words, "-o", "a run", cwd=place)
+    done = printed("pretrain", "-c", "gpt2-xl.yaml", *words, "-o", "a run", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def test_the_script_asks_for_what_the_recipe_needs(script: str, place: Path) -> None:
+def test_the_script_asks_for_what_the_recipe_needs(script: str, folder: Path) -> None:
     asked = options(script)
     assert (asked["nodes"], asked["gpus-per-node"], asked["mem"], asked["time"]) == ("2", "8", "900G", "3-00:00:00")
     assert (asked["ntasks-per-node"], asked["cpus-per-task"]) == ("8", "8")
-    assert (asked["signal"], asked["chdir"], asked["requeue"]) == ("B:USR1@300", str(place), "")
+    assert (asked["signal"], asked["chdir"], asked["requeue"]) == ("B:USR1@300", str(folder), "")
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_a_folder_with_a_line_break_is_refused() -> None:
 def test_the_script_resumes_the_command_and_requeues_only_a_stopped_run(
     script: str, tmp_path: Path, code: int, requeued: bool
 ) -> None:
-    """Run the script by bash, with programs that record their arguments in place of the command and of Slurm."""
+    """Run the script by bash, with programs that record their arguments instead of the command and of Slurm."""
     command = shlex.join(COURSE)
     assert command in script
     course = tmp_path / "course"
-    # It is stopped as Slurm stops the script; the code of a stopped run is its own.
+    # It is stopped as Slurm stops the script; the code of a stopped run is that of `course`.
     caught = "(( 0x$(awk '/SigCgt/ {print $2}' /proc/$PPID/status) & 0x200 ))"  # the script has its trap
     stopped = (
         f"trap 'exit {code}' USR1; until {caught}; do sleep 0.1; done; kill -USR1 $PPID; while :; do sleep 0.1; done"
@@ -93,8 +93,12 @@ def test_the_script_resumes_the_command_and_requeues_only_a_stopped_run(
     for program, end in programs.items():
         program.write_text(f'#!/bin/bash\nprintf "%s\\n" "$@" > {program}.words\n{end}\n', encoding="utf8")
         program.chmod(0o755)
-    own = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "64", "SLURM_JOB_ID": "7"}
-    done = subprocess.run(["bash", "-c", script.replace(command, str(course))], env=os.environ | own, check=False)
+    variables = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "SLURM_CPUS_PER_TASK": "64",
+        "SLURM_JOB_ID": "7",
+    }
+    done = subprocess.run(["bash", "-c", script.replace(command, str(course))], env=os.environ | variables, check=False)
     assert done.returncode == code
     words = (tmp_path / "course.words").read_text().splitlines()
     assert words[:2] == ["pretrain", "-c"] and Path(words[2]).is_file() and Path(words[2]).name == "gpt2-xl.yaml"

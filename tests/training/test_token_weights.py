@@ -41,19 +41,19 @@ def pairs(folder: Path) -> Path:
     return folder
 
 
-def runs_of(place: Path, run: Path, micro: int, number: int = 1) -> dict[str, Run]:
-    """A run of each kind, whose samples have uneven lengths; experts have room for every token, routers no loss."""
+def runs_of(source: Path, run: Path, micro: int, number: int = 1) -> dict[str, Run]:
+    """A run of each kind, whose samples have uneven lengths; experts have capacity for every token, routers no loss."""
     more = (*SHARED, f"batch.micro_size={micro}", f"launch.ranks={number}")
-    packed = (*more, f"data.input=[{place}/gpt2/uneven]", "data.packing=best-fit")
+    packed = (*more, f"data.input=[{source}/gpt2/uneven]", "data.packing=best-fit")
     neox = ("model.architecture=gpt-neox", "data.mask_loss_at_eod=true")
     # With this offload, one rank has DeepSpeed, too: stage 3 draws the weights of a new model in another order.
     sharded = ("zero.stage=3", "zero.offload_param=true")
     return {
-        "GPT-2": Gpt2(pretrain.settings(place / "gpt2", run / "gpt2", *packed)),
-        "GPT-NeoX": Gpt2(pretrain.settings(place / "gpt2", run / "neox", *packed, *neox, *sharded)),
-        "prefix": PrefixRun(prefix.settings(place / "prefix", run / "prefix", *more, "data.form=pairs", "zero.stage=2")),
+        "GPT-2": Gpt2(pretrain.settings(source / "gpt2", run / "gpt2", *packed)),
+        "GPT-NeoX": Gpt2(pretrain.settings(source / "gpt2", run / "neox", *packed, *neox, *sharded)),
+        "prefix": PrefixRun(prefix.settings(source / "prefix", run / "prefix", *more, "data.form=pairs", "zero.stage=2")),
         "GPTSAN": GPTSanRun(gptsan.settings(
-            place / "gptsan", run / "gptsan", *more, "loss.router_balance=0", "loss.router_jitter=0", "loss.z_loss=0.1",
+            source / "gptsan", run / "gptsan", *more, "loss.router_balance=0", "loss.router_jitter=0", "loss.z_loss=0.1",
             "spout.mode=onehot",
         )),
     }  # fmt: skip
@@ -150,7 +150,7 @@ def test_the_held_out_loss_of_a_prefix_is_that_of_its_tokens(
     with torch.no_grad():
         for row in held_out:
             found = model(torch.tensor([row.ids[:-1]]))[0].log_softmax(-1)
-            nats -= sum(found[place - 1, row.ids[place]].item() for place in range(row.learned, len(row.ids)))
+            nats -= sum(found[at - 1, row.ids[at]].item() for at in range(row.learned, len(row.ids)))
     right = nats / sum(row.targets for row in held_out)
     (measured,) = losses(logs[layout]["prefix"], "eval")
     assert measured == pytest.approx(right, abs=2e-6)

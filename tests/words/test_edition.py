@@ -31,9 +31,9 @@ def code(path: Path) -> list[nbformat.NotebookNode]:
 @pytest.mark.rehearse
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_the_code_is_the_same_but_for_strings_and_comments(path: Path, edition: Path) -> None:
-    own, english = code(edition / "notebooks" / path.name), code(path)
-    assert [cell.id for cell in own] == [cell.id for cell in english]
-    for one, other in zip(own, english, strict=True):
+    translated, english = code(edition / "notebooks" / path.name), code(path)
+    assert [cell.id for cell in translated] == [cell.id for cell in english]
+    for one, other in zip(translated, english, strict=True):
         if SETUP_TAG in other.metadata.get("tags", []):
             assert one.source == setup("ja") and 'os.environ["COURSE_LANG"] = "ja"' in one.source
         else:
