@@ -21,7 +21,7 @@ def test_each_tokenizer_has_a_row_and_is_not_trained_again(
         assert int(row["entries used"]) <= int(row["entries"]) == 4000
         assert 1 < float(row["characters per token"]) < 2
         # As many characters for each, up to one step of 256 tokens.
-        assert float(row["million characters"]) == pytest.approx(0.002, abs=0.0005)
+        assert float(row["million characters"]) == pytest.approx(0.002, abs=0.0006)
         assert float(row["bits per character"]) > float(row["trigram"]) > 4
     assert float(rows[0]["lost"].rstrip("%")) > float(rows[1]["lost"].rstrip("%"))
     before = table.read_bytes()

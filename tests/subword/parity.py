@@ -1,6 +1,5 @@
 """Texts in which tokenizers of other engines go wrong, Japanese and English."""
 
-# Of the longest text in which an engine may not differ from another one.
 TEXTS = [
     "",
     "吾輩は猫である。名前はまだ無い。",

@@ -1,5 +1,7 @@
 """The tokenizer that needs a segmenter only while it is trained: what it learns, and the same ids in every engine."""
 
+import math
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -45,12 +47,17 @@ class Engines:
         self.auto = AutoTokenizer.from_pretrained(path)
         self.course = Encoder(path)
 
-    def check(self, text: str) -> None:
-        """Same ids, and same texts from them."""
-        ids = self.sentencepiece.encode(text)
-        assert self.tokenizers.encode(text).ids == ids, text
+    def ids(self, text: str) -> list[int]:
+        """The ids of all engines but sentencepiece, which are the same."""
+        ids = list(self.tokenizers.encode(text).ids)
         assert self.auto(text)["input_ids"] == ids, text
         assert np.frombuffer(self.course.encode(text), self.course.dtype).tolist() == ids, text
+        return ids
+
+    def check(self, text: str) -> None:
+        """Same ids in all engines, and same texts from them."""
+        ids = self.ids(text)
+        assert self.sentencepiece.encode(text) == ids, text
         # sentencepiece writes a space as ▁, so it reads a ▁ as a space.
         expected = text.replace("▁", " ")
         assert self.sentencepiece.decode(ids) == expected
@@ -69,11 +76,28 @@ def test_every_engine_gives_the_same_ids_and_the_text_again(engines: Engines, te
     engines.check(text)
 
 
-def test_every_engine_agrees_on_documents(engines: Engines, place: Path) -> None:
-    for text in read_texts(place / "raw.jsonl"):
-        engines.check(text)
-        for sentence in split_sentences(normalize(text)):
-            engines.check(sentence)
+def test_every_engine_agrees_on_sentences(engines: Engines, place: Path) -> None:
+    sentences = [one for text in read_texts(place / "raw.jsonl") for one in split_sentences(normalize(text))]
+    assert len(sentences) > 1000
+    for sentence in sentences:
+        engines.check(sentence)
+
+
+def test_in_long_texts_only_sentencepiece_differs_and_only_between_equally_probable_ids(
+    engines: Engines, place: Path
+) -> None:
+    """sentencepiece adds up scores in single precision: its error of rounding decides between equal sums.
+
+    EncodeOptimized in https://github.com/google/sentencepiece/blob/master/src/unigram_model.cc. In ten long works of
+    Aozora Bunko, up to 6 ids of a work differed. The others, and llama.cpp, add up in double precision.
+    """
+    for run in ("。", "ーーー。"):
+        text = "".join(map(normalize, read_texts(place / "raw.jsonl"))).replace("。", run)
+        found, ids = engines.sentencepiece.encode(text), engines.ids(text)
+        scores = [math.fsum(map(engines.sentencepiece.get_score, each)) for each in (found, ids)]
+        assert scores[0] == pytest.approx(scores[1], rel=1e-6)
+        assert (Counter(found) - Counter(ids)).total() <= len(ids) / 1000
+        assert engines.tokenizers.decode(ids) == engines.sentencepiece.decode(found) == text
 
 
 def test_every_engine_agrees_on_any_text(engines: Engines) -> None:
