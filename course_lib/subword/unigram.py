@@ -3,8 +3,10 @@
 The trained model is rebuilt with `tokenizers` from its pieces; both give the same ids.
 
 There are three kinds: for segmented text, for raw text, and, with `within_words`, for raw text with entries that stay
-within the words of a segmenter. The third kind is LLM-jp's (https://github.com/llm-jp/llm-jp-tokenizer): sentencepiece
-finds its candidates in segmented lines, then weighs them in the text without boundaries (`pretokenization_delimiter`).
+within the words of a segmenter. The third kind follows LLM-jp: candidates for entries come from segmented text, their
+scores from the same text without boundaries. LLM-jp has scripts for it
+(https://github.com/llm-jp/llm-jp-tokenizer/blob/main/scripts/howToCreateModel_ver2.md); here, sentencepiece does both
+(`pretokenization_delimiter`).
 """
 
 import io
