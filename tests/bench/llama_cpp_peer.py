@@ -7,7 +7,8 @@
 `write` stores the ids of 20 world documents with the log probabilities of `transformers` at every position, and the
 greedy continuations of their beginnings, with the distance of the two most likely tokens. `compare` computes both with
 llama.cpp, with its key/value cache in single precision and in half precision, its default. It prints the largest
-difference and how many continuations are the same.
+difference and how many continuations are the same, and how many of the texts of tests/subword/parity.py, normalized
+(and segmented, if the model's tokenizer takes such text), become other ids in llama.cpp.
 """
 
 import json
@@ -28,7 +29,10 @@ def write(model: Path, world: Path, target: Path) -> None:
     """Write ids, log probabilities [positions, vocabulary] and greedy continuations as NumPy arrays."""
     import torch
     from course_lib.pretrain import text_codec
+    from course_lib.serving.gguf_export import BYTE
     from transformers import AutoModelForCausalLM, GenerationConfig
+
+    from tests.subword.parity import TEXTS
 
     codec, reference = text_codec.load(model), AutoModelForCausalLM.from_pretrained(model).eval()
     reference.generation_config = GenerationConfig(
@@ -52,6 +56,12 @@ def write(model: Path, world: Path, target: Path) -> None:
         arrays |= {f"ids{number}": np.array(ids), f"log{number}": logits.double().log_softmax(-1).float().numpy()}
         arrays |= {f"prompt{number}": np.array(prompt), f"new{number}": out.sequences[0, len(prompt) :].numpy()}
         arrays[f"gap{number}"] = (best[:, 0] - best[:, 1]).numpy()
+    prepare = codec.codec.prepare if codec.codec else str
+    arrays["prepared"] = np.array([prepare(text) for text in TEXTS])
+    for number, text in enumerate(TEXTS):
+        arrays[f"prepared{number}"] = np.array(codec.encode(text), np.int64)
+    names = codec.tokenizer.convert_ids_to_tokens(range(len(codec)))
+    arrays["bytes"] = np.array([number for number, name in enumerate(names) if BYTE.fullmatch(name)])
     np.savez(target, **arrays)
     print(f"{len(texts)} documents → {target}")
 
@@ -89,6 +99,17 @@ def compare(model: Path, source: Path) -> None:
     wrong = sum(ids != cases[f"prompt{number}"].tolist() for number, ids in enumerate(found))
     positions = sum(len(cases[f"ids{number}"]) for number in numbers)
     print(f"{positions} positions; raw text: {wrong} of {len(found)} beginnings became other ids, none with an error")
+    texts, known = cases["prepared"], 0
+    others = []
+    for number, text in enumerate(map(str, texts)):
+        ids = cases[f"prepared{number}"].tolist()
+        if llm.tokenize(text.encode(), add_bos=False) != ids:
+            has_bytes = not {*cases["bytes"].tolist()}.isdisjoint(ids)
+            known += has_bytes
+            others += [] if has_bytes else [text]
+    print(f"prepared texts: {len(others) + known} of {len(texts)} became other ids, {known} of them with byte tokens")
+    print("a Unigram's byte tokens become <unk> by https://github.com/ggml-org/llama.cpp/issues/28862; the others:")
+    print(*map(repr, others), sep="\n")
 
 
 def _greedy(llm: Any, ids: list[int]) -> list[int]:
