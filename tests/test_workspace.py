@@ -524,6 +524,19 @@ def test_models_learn_the_small_world_where_the_profile_has_it(profile: str, mon
                 product.path()
 
 
+def test_a_profile_chooses_a_tokenizer_of_unsegmented_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.yaml").write_text("extends: tiny.yaml\nsubword:\n  models: {tokenizer: unigram-words}\n")
+    monkeypatch.setenv("COURSE_PROFILE", str(tmp_path / "own.yaml"))
+
+    def inputs(product: Product) -> set[str]:
+        return {source.name for source in product.resolve()[1] if isinstance(source, Product)}
+
+    assert "subword/unigram-words" in {product.name for product in chapters.products()}
+    assert inputs(subword_products.UNIGRAM_WORDS) == {"japanese/world"}
+    assert inputs(pretrain_products.TOKENS) == {"corpus/world", "subword/unigram-words"}
+    assert inputs(pretrain_products.GPT2) == {"pretrain/tokens", "subword/unigram-words"}
+
+
 def test_bundled_data_is_found_or_refused() -> None:
     assert workspace.data("jawiki-sample.xml.bz2").is_file()
     with pytest.raises(UsageError, match=r"nope\.txt.*jawiki-sample"):

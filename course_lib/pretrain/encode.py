@@ -66,7 +66,7 @@ def tokenize(
     _encoder.cache_clear()
     encoder = _encoder(tokenizer, segmented)
     if segmented and encoder.codec and not encoder.codec.preparation.segmented:
-        raise UsageError(f"{sources[0]}: segmented text, but {tokenizer} was trained on unsegmented; allowed: .jsonl")
+        raise UsageError(f"{sources[0]}: segmented text, but {tokenizer} encodes unsegmented; allowed: .jsonl")
     if append_eod and encoder.eod is None:
         raise UsageError(f"--append-eod: {tokenizer} has no eos_token in its tokenizer_config.json")
     report = TokenizeReport()

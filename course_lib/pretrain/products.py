@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import UsageError
-from course_lib.japanese import products as japanese
-from course_lib.japanese.products import LINES
 from course_lib.parallel import default_workers
 from course_lib.pretrain.config import RECIPE_SECTION, PretrainConfig
 from course_lib.settings import config
@@ -40,7 +38,7 @@ def _tokenize(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any
     *texts, tokenizer = inputs
     counts = {}
     for text in texts:
-        report = tokenize([text / LINES], tokenizer, folder / text.name, default_workers(), append_eod=True)
+        report = tokenize([subword.text_file(text)], tokenizer, folder / text.name, default_workers(), append_eod=True)
         counts[text.name] = {"documents": report.documents, "tokens": report.tokens}
     return counts
 
@@ -77,7 +75,7 @@ TOKENS = Product(
     "pretrain/tokens",
     build=_tokenize,
     settings={"append_eod": True},
-    inputs=lambda: (*japanese.texts(), subword.tokenizer()),
+    inputs=lambda: (*subword.texts(), subword.tokenizer()),
     code=ENCODING,
 )
 GPT2 = Product(

@@ -2,8 +2,9 @@
 
 llama.cpp computes GELU by tanh, so models with another activation are refused. Its tokenizers do not normalize and
 segment Japanese text as the course's do. The file holds the vocabulary, so that llama.cpp can print tokens, but a
-prompt has to be sent as token ids. Layout of the tensors: llama.cpp's converter
-(https://github.com/ggml-org/llama.cpp/tree/master/conversion, gpt2.py and gptneox.py).
+prompt has to be sent as token ids. A sentencepiece Unigram is written with its scores, as llama.cpp's "t5"; of other
+tokenizers only the tokens are written. Layout of the tensors and of a Unigram: llama.cpp's converter
+(https://github.com/ggml-org/llama.cpp/tree/master/conversion, gpt2.py, gptneox.py and t5.py).
 """
 
 import re
@@ -17,7 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.checkpoints import sentencepiece_unigram
 from course_lib.checkpoints.model_folder import end_ids
+from course_lib.checkpoints.sentencepiece_unigram import UnigramModel
+from course_lib.checkpoints.tokenizer_files import sentencepiece_model
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, human_size, require_other
 from course_lib.language.words import tr
@@ -35,6 +39,14 @@ DESCRIPTION = (
     "Send token ids, not text: llama.cpp's tokenizer gives other tokens than the model's own, without an error. "
     "Make the ids with course_lib.pretrain.text_codec.load(FOLDER).prompt(text)."
 )
+# llama.cpp finds the ids of a Unigram in text that is normalized, and segmented if the model's own tokenizer segments.
+UNIGRAM_DESCRIPTION = (
+    "Send token ids, not text: llama.cpp does not normalize text, and reads a character without an entry as <unk>, not "
+    "as bytes (https://github.com/ggml-org/llama.cpp/issues/28862). "
+    "Make the ids with course_lib.pretrain.text_codec.load(FOLDER).prompt(text)."
+)
+# Score of a row without a piece: llama.cpp never chooses it.
+NEVER = -1e5
 
 
 @dataclass(frozen=True)
@@ -68,12 +80,13 @@ def export(source: Path, target: Path) -> GgufExport:
     if not ends or not {*ends} <= {*known} & {*range(rows)} or len(ends) > len(END_KEYS):
         allowed = f"1 to {len(END_KEYS)} tokens of its vocabulary"
         raise CourseError(f"{source}: ends a text with {ends or 'no token'} (eos_token_id); allowed: {allowed}")
+    unigram = _unigram(source, codec)
     with atomic_write(target) as file:
         writer = gguf.GGUFWriter(file.name, gguf.MODEL_ARCH_NAMES[ARCHITECTURES[config.model_type]])
         writer.add_name(source.resolve().name)
-        writer.add_description(DESCRIPTION)
+        writer.add_description(UNIGRAM_DESCRIPTION if unigram else DESCRIPTION)
         _add_settings(writer, config)
-        _add_vocabulary(writer, codec, rows, ends)
+        _add_vocabulary(writer, codec, rows, ends, unigram)
         for name, tensor in _tensors(model, rows):
             writer.add_tensor(name, np.ascontiguousarray(tensor.float().numpy()))
         try:
@@ -103,8 +116,19 @@ def _add_settings(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter, codec: text_codec.TextCodec, rows: int, ends: list[int]) -> None:
-    """Add the first `rows` tokens as a sentencepiece vocabulary, the kind that prints `<0xE3>` as a byte."""
+def _unigram(source: Path, codec: text_codec.TextCodec) -> UnigramModel | None:
+    """Return the sentencepiece Unigram of a model folder if it gives the ids of the folder's tokenizer, else None."""
+    path = sentencepiece_model(source)
+    model = sentencepiece_unigram.read(path) if path else None
+    ids = codec.tokenizer.get_vocab()
+    own = model and all(ids.get(entry.piece) == number for number, entry in enumerate(model.entries))
+    return model if own else None
+
+
+def _add_vocabulary(
+    writer: gguf.GGUFWriter, codec: text_codec.TextCodec, rows: int, ends: list[int], unigram: UnigramModel | None
+) -> None:
+    """Add the first `rows` tokens: a Unigram with its scores, others as the kind that prints `<0xE3>` as a byte."""
     tokenizer = codec.tokenizer
     tokens = {number: token for token, number in tokenizer.get_vocab().items()}
     names = [tokens.get(row, f"<row {row}: no token>") for row in range(rows)]
@@ -113,16 +137,29 @@ def _add_vocabulary(writer: gguf.GGUFWriter, codec: text_codec.TextCodec, rows: 
         kinds[row] = gguf.TokenType.UNUSED
     for number in (number for number in tokenizer.all_special_ids if number < rows):
         kinds[number] = gguf.TokenType.UNKNOWN if number == tokenizer.unk_token_id else gguf.TokenType.CONTROL
-    writer.add_tokenizer_model("llama")
+    scores = [0.0] * rows
+    if unigram:
+        # Rows behind the pieces, such as tokens that a folder adds, are found in no text.
+        scores = [NEVER] * rows
+        for row, entry in enumerate(unigram.entries[:rows]):
+            scores[row], kinds[row] = entry.score, gguf.TokenType(entry.kind)
+    writer.add_tokenizer_model("t5" if unigram else "llama")
     writer.add_token_list(names)
-    writer.add_token_scores([0.0] * rows)
+    writer.add_token_scores(scores)
     writer.add_token_types(kinds)
     # For the course's tokenizers, the end of the text before precedes a text.
     writer.add_bos_token_id(ends[0] if codec.begin is None else codec.begin)
     for key, end in zip(END_KEYS, ends, strict=False):
         writer.add_uint32(key, end)
     writer.add_add_bos_token(False)
-    writer.add_add_space_prefix(False)
+    writer.add_add_space_prefix(unigram.adds_prefix if unigram else False)
+    if unigram:
+        # llama.cpp's defaults are those of T5: another <unk>, and an end behind each text.
+        writer.add_unk_token_id(unigram.unknown)
+        writer.add_add_eos_token(False)
+        writer.add_remove_extra_whitespaces(unigram.removes_extra_whitespaces)
+        if unigram.charsmap:
+            writer.add_precompiled_charsmap(unigram.charsmap)
 
 
 def _tensors(model: Any, rows: int) -> Iterator[tuple[str, Tensor]]:

@@ -1,5 +1,7 @@
 """Settings for chapter 3: one class per trainer, and the special tokens that both trainers use."""
 
+from typing import Literal
+
 from pydantic.dataclasses import dataclass
 
 from course_lib.settings.config import STRICT, Section, setting
@@ -30,6 +32,9 @@ class UnigramConfig:
     max_sentence_length: int = setting(16_384, "longest line used for training [bytes]", ge=10, le=10**9)
     input_sentence_size: int = setting(0, "lines sampled for training, always the same ones; 0: all", ge=0, le=10**9)
     threads: int = setting(2, "threads for training; the last digits of the scores depend on them", ge=1, le=1024)
+    within_words: bool = setting(
+        False, "keep entries within words, for which only the training needs a segmenter; text is encoded unsegmented"
+    )
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -42,8 +47,18 @@ class ExperimentsConfig:
     seeds: int = setting(3, "small models trained with each tokenizer", ge=1)
 
 
+@dataclass(frozen=True, config=STRICT)
+class ModelsConfig:
+    """Settings that choose the tokenizer of the profile's models."""
+
+    tokenizer: Literal["bpe", "unigram-words"] = setting(
+        "bpe", "bpe: segmented, lossless; unigram-words: trained with `within_words`, encodes unsegmented text"
+    )
+
+
 # The chapter's sections of a profile.
 BPE_SECTION = Section("subword.bpe", BpeConfig)
 UNIGRAM_SECTION = Section("subword.unigram", UnigramConfig)
 WORLD_SECTION = Section("subword.world", BpeConfig)
 EXPERIMENTS_SECTION = Section("subword.experiments", ExperimentsConfig)
+MODELS_SECTION = Section("subword.models", ModelsConfig)

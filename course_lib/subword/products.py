@@ -1,5 +1,5 @@
 """Products for chapter 3: BPE and Unigram tokenizers with and without segmentation, and the GPT-2 XL recipe's BPE;
-a BPE for the small world, if the profile's models learn it.
+a tokenizer for the profile's models, if it is another one: a BPE for the small world, or a Unigram within words.
 """
 
 from functools import partial
@@ -8,7 +8,14 @@ from typing import Any
 
 from course_lib.corpus import products as corpus
 from course_lib.japanese import products as japanese
-from course_lib.subword.config import BPE_SECTION, UNIGRAM_SECTION, WORLD_SECTION, BpeConfig, UnigramConfig
+from course_lib.subword.config import (
+    BPE_SECTION,
+    MODELS_SECTION,
+    UNIGRAM_SECTION,
+    WORLD_SECTION,
+    BpeConfig,
+    UnigramConfig,
+)
 from course_lib.workspace.products import Product
 
 SEGMENTED = (japanese.WIKIPEDIA, japanese.WEBTEXT)
@@ -16,9 +23,15 @@ RAW = (corpus.WIKIPEDIA, corpus.WEBTEXT)
 CODE = ("japanese", "subword")
 
 
+def text_file(folder: Path) -> Path:
+    """Return the file in a product of chapter 2 or 1: segmented lines, or documents."""
+    lines = folder / japanese.LINES
+    return lines if lines.exists() else folder / corpus.DOCUMENTS
+
+
 def train(folder: Path, inputs: list[Path], settings: BpeConfig | UnigramConfig) -> dict[str, Any]:
     """Train a tokenizer on products of chapter 1 or 2, and return the counts for its manifest."""
-    files = [path / (japanese.LINES if (path / japanese.LINES).exists() else corpus.DOCUMENTS) for path in inputs]
+    files = [text_file(path) for path in inputs]
     if isinstance(settings, BpeConfig):
         from course_lib.subword.bpe import train_bpe
 
@@ -38,11 +51,26 @@ UNIGRAM = Product("subword/unigram", build=train, settings=UNIGRAM_SECTION.read,
 UNIGRAM_RAW = Product("subword/unigram-raw", build=train, settings=UNIGRAM_SECTION.read, inputs=RAW, code=CODE)
 # Of the small world, whose words it holds whole.
 BPE_WORLD = Product("subword/bpe-world", build=train, settings=WORLD_SECTION.read, inputs=(japanese.WORLD,), code=CODE)
+# Trained on the segmented texts that the profile's models learn, encodes unsegmented ones.
+UNIGRAM_WORDS = Product(
+    "subword/unigram-words",
+    build=train,
+    settings=partial(UNIGRAM_SECTION.read, ["within_words=true"]),
+    inputs=japanese.texts,
+    code=CODE,
+)
 
 
 def tokenizer() -> Product:
     """Return the tokenizer of chapter 4: that of the texts that the profile's models learn."""
+    if MODELS_SECTION.read().tokenizer == "unigram-words":
+        return UNIGRAM_WORDS
     return BPE_WORLD if corpus.has_world() else BPE
+
+
+def texts() -> tuple[Product, ...]:
+    """Return the texts that the profile's models learn, in the form that `tokenizer` encodes: segmented or not."""
+    return corpus.texts() if tokenizer() == UNIGRAM_WORDS else japanese.texts()
 
 
 def products() -> list[Product]:

@@ -1,12 +1,16 @@
 """Unigram tokenizers trained with `sentencepiece`: .model and .vocab files, and a Hugging Face folder.
 
 The trained model is rebuilt with `tokenizers` from its pieces; both give the same ids.
+
+There are three kinds: for segmented text, for raw text, and, with `within_words`, for raw text with entries that stay
+within the words of a segmenter. The third kind is LLM-jp's (https://github.com/llm-jp/llm-jp-tokenizer): sentencepiece
+finds its candidates in segmented lines, then weighs them in the text without boundaries (`pretokenization_delimiter`).
 """
 
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,8 @@ import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from course_lib.errors import CourseError
-from course_lib.japanese.marks import ESCAPES, MARK
+from course_lib.japanese import segment
+from course_lib.japanese.marks import ESCAPES, MARK, unmark
 from course_lib.subword import folder, text
 from course_lib.subword.config import BEGIN, END, SPECIALS, UNKNOWN, UnigramConfig
 from course_lib.subword.folder import WORD
@@ -23,6 +28,11 @@ from course_lib.subword.folder import WORD
 NEVER, ALWAYS = -1e5, 1e5
 # sentencepiece's mark for the boundaries and rare characters of its training text.
 RESERVED = "▅ (U+2585)"
+# Between two words of a training line with `within_words`; normalized text has no control characters.
+BOUNDARY = "\x1f"
+# Characters that are entries with `within_words`, even if the training text has none of them. As bytes, a space (▁) or
+# an ideographic space would be three tokens. With ASCII, the names of control tokens can be spelled.
+REQUIRED = "\n\u3000" + WORD + "".join(map(chr, range(ord("!"), ord("~") + 1)))
 # Code points that no text has: https://www.unicode.org/faq/private_use.html#nonchar1
 NO_CHARACTERS = range(0xFDD0, 0xFDF0)
 
@@ -30,21 +40,32 @@ NO_CHARACTERS = range(0xFDD0, 0xFDF0)
 def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig | None = None) -> dict[str, int]:
     """Train a tokenizer, write its .model, .vocab and Hugging Face files to a folder, and return its counts.
 
-    The sources are segmented lines (.txt) or documents (.jsonl). Raises CourseError, with the possible sizes, if
-    vocab_size is too large or too small for the corpus.
+    The sources are segmented lines (.txt) or documents (.jsonl), which are segmented here if `within_words` is set.
+    Raises CourseError, with the possible sizes, if vocab_size is too large or too small for the corpus.
     """
     settings = settings or UnigramConfig()
     model = io.BytesIO()
     with text.training(sources, target) as (segmented, product, work):
-        files = text.as_lines(sources, segmented, work)
-        longer = Counter(len(line.encode()) > settings.max_sentence_length for line in text.lines(files))
+        line_of: Callable[[str], str] = str
+        own: dict[str, Any] = {"required_chars": "", "user_defined_symbols": []}
+        if settings.within_words:
+            files = text.as_lines(sources, segmented, work, segment)
+            line_of = with_boundaries
+            own = {"required_chars": REQUIRED, "pretokenization_delimiter": BOUNDARY, "add_dummy_prefix": False}
+        else:
+            files = text.as_lines(sources, segmented, work)
+            if segmented:
+                own = {"required_chars": MARK, "user_defined_symbols": list(ESCAPES)}
+        # Whether the text that the tokenizer encodes is segmented.
+        segmented = segmented and not settings.within_words
+        longer = Counter(len(line_of(line).encode()) > settings.max_sentence_length for line in text.lines(files))
         if all(line.isspace() for line in text.lines(files)):
             raise CourseError(f"{', '.join(map(str, sources))}: no text to train on")
         try:
             # sentencepiece would store file names in the model, and its own sampling selects different lines in every
             # run. It is therefore given an iterator over lines that are already sampled.
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=text.drawn(files, longer.total(), settings.input_sentence_size),
+                sentence_iterator=map(line_of, text.drawn(files, longer.total(), settings.input_sentence_size)),
                 model_writer=model,
                 model_type="unigram",
                 vocab_size=settings.vocab_size,
@@ -52,8 +73,7 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
                 byte_fallback=settings.byte_fallback,
                 max_sentence_length=settings.max_sentence_length,
                 num_threads=settings.threads,
-                required_chars=MARK if segmented else "",
-                user_defined_symbols=list(ESCAPES) if segmented else [],
+                **own,
                 # The text is already normalized as in chapter 2, and decoding must restore that text.
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
@@ -63,16 +83,22 @@ def train_unigram(sources: Sequence[Path], target: Path, settings: UnigramConfig
                 minloglevel=2,
             )  # fmt: skip
         except RuntimeError as error:
-            lines = text.drawn(files, longer.total(), settings.input_sentence_size)
+            lines = map(line_of, text.drawn(files, longer.total(), settings.input_sentence_size))
             raise CourseError(_explain(error, sources, settings, lines)) from None
         (product / "tokenizer.model").write_bytes(model.getvalue())
         processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
         count = processor.get_piece_size()
-        scores = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}\n" for i in range(count))
+        names = (processor.id_to_piece(i).replace("\n", "\\n") for i in range(count))
+        scores = (f"{name}\t{processor.get_score(i):g}\n" for i, name in enumerate(names))
         (product / "tokenizer.vocab").write_text("".join(scores), encoding="utf8", newline="\n")
-        tokenizer = to_tokenizers(processor, segmented)
+        tokenizer = to_tokenizers(processor, segmented, settings.within_words)
         folder.save(tokenizer, folder.Preparation(segmented, marked=segmented), product)
     return {"vocabulary": count, "lines left out": longer[True]}
+
+
+def with_boundaries(line: str) -> str:
+    """Return a segmented line as plain text, its original spaces included, with BOUNDARY between its words."""
+    return BOUNDARY.join(map(unmark, line.split(" ")))
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConfig, lines: Iterable[str]) -> str:
@@ -97,8 +123,12 @@ def _explain(error: RuntimeError, sources: Sequence[Path], settings: UnigramConf
     return f"{names}: sentencepiece: {message}"
 
 
-def to_tokenizers(processor: Any, segmented: bool) -> Tokenizer:
-    """Return a SentencePieceProcessor's Unigram model as a `tokenizers` Tokenizer with the same ids."""
+def to_tokenizers(processor: Any, segmented: bool, within_words: bool = False) -> Tokenizer:
+    """Return a SentencePieceProcessor's Unigram model as a `tokenizers` Tokenizer with the same ids.
+
+    `segmented` is whether it encodes segmented text, and `within_words` whether it was trained without a space before
+    the text (`add_dummy_prefix`).
+    """
     count = processor.get_piece_size()
     names = [processor.id_to_piece(i) for i in range(count)]
     byte_names = [name for i, name in enumerate(names) if processor.is_byte(i)]
@@ -110,7 +140,12 @@ def to_tokenizers(processor: Any, segmented: bool) -> Tokenizer:
     fixed |= dict.fromkeys(ESCAPES, ALWAYS) if segmented else dict.fromkeys(SPECIALS, NEVER)
     pieces = [(name, fixed.get(name, processor.get_score(i))) for i, name in enumerate(names)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=fallback))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="first", split=True)
+    if within_words:
+        # No split: encoding would remember a text by its words, and an unsegmented text is one word.
+        metaspace = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="never", split=False)
+    else:
+        metaspace = pre_tokenizers.Metaspace(replacement=WORD, prepend_scheme="first", split=True)
+    tokenizer.pre_tokenizer = metaspace
     if segmented:
         tokenizer.add_special_tokens(list(SPECIALS))
         tokenizer.decoder = folder.lossless_decoder(fallback, WORD)
@@ -118,7 +153,9 @@ def to_tokenizers(processor: Any, segmented: bool) -> Tokenizer:
         if unknown := set("".join([*SPECIALS, *byte_names])) - set(names):
             _keep_apart(tokenizer, unknown, fallback)
         steps: list[Any] = [decoders.ByteFallback()] if fallback else []
-        spaces = [decoders.Replace(WORD, " "), decoders.Strip(content=" ", left=1, right=0)]
+        spaces: list[Any] = [decoders.Replace(WORD, " ")]
+        if not within_words:
+            spaces.append(decoders.Strip(content=" ", left=1, right=0))
         tokenizer.decoder = decoders.Sequence([*steps, decoders.Fuse(), *spaces])
     return tokenizer
 

@@ -1,20 +1,29 @@
 """GGUF: every number of the model, llama.cpp's layout and settings, the vocabulary, and refusals that leave nothing behind."""
 
+import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 from course_lib import cli
+from course_lib.checkpoints import sentencepiece_unigram
 from course_lib.errors import CourseError
+from course_lib.japanese import segment
 from course_lib.models import frozen_base
 from course_lib.serving import gguf_export
 from course_lib.serving.gguf_export import export
+from course_lib.subword.config import UnigramConfig
+from course_lib.subword.unigram import train_unigram
+from course_lib.world.genres import documents
 
 from tests.pretrain import models
 from tests.serving.test_ct2 import random_model, rope
+from tests.subword.parity import TEXTS
 
 TANH = {"gpt2": {"activation_function": "gelu_pytorch_tanh"}, "neox": {"hidden_act": "gelu_new"}}
 
@@ -88,6 +97,120 @@ def test_gpt2(tied: bool, words: Path, tmp_path: Path) -> None:
     assert len(tokens) == len(kinds) == rows
     assert (tokens[:3], kinds[:3]) == (["<unk>", "<s>", "</s>"], [2, 3, 3])
     assert sum(kind == 6 for kind in kinds) == 256 and kinds[tokens.index("<0x0A>")] == 6
+
+
+def unigram(place: Path, segmented: bool) -> Path:
+    """A Unigram's folder: for segmented text, or for raw text with entries within words."""
+    lines = place / "lines.txt"
+    texts = [document.text for document in documents(80, seed=5)]
+    lines.write_text("\n".join(segment(line) for text in texts for line in text.split("\n")), encoding="utf8")
+    train_unigram(
+        [lines], place / "unigram", UnigramConfig(vocab_size=700 if segmented else 740, within_words=not segmented)
+    )
+    return place / "unigram"
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+def test_a_unigram_is_written_with_its_scores(segmented: bool, tmp_path: Path) -> None:
+    tokenizer = unigram(tmp_path, segmented)
+    source = random_model(tokenizer, tmp_path / "model", "gpt2", **TANH["gpt2"])
+    export(source, tmp_path / "model.gguf")
+    settings, tensors = read(tmp_path / "model.gguf")
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer / "tokenizer.model"))
+    pieces = range(processor.get_piece_size())
+    assert settings["tokenizer.ggml.tokens"] == [processor.id_to_piece(i) for i in pieces]
+    assert settings["tokenizer.ggml.scores"] == [processor.get_score(i) for i in pieces]
+    assert len(tensors["token_embd.weight"]) == len(pieces)
+    expected = {
+        "tokenizer.ggml.model": "t5",
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.bos_token_id": 2,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.add_space_prefix": segmented,
+        "tokenizer.ggml.remove_extra_whitespaces": False,
+    }
+    assert {name: settings[name] for name in expected} == expected
+    assert "tokenizer.ggml.precompiled_charsmap" not in settings
+    assert "28862" in settings["general.description"]
+    kinds = settings["tokenizer.ggml.token_type"]
+    assert kinds[:3] == [2, 3, 3] and [processor.is_byte(i) for i in pieces] == [kind == 6 for kind in kinds]
+    marks = [settings["tokenizer.ggml.tokens"][at] for at, kind in enumerate(kinds) if kind == 4]
+    assert marks == (["␛n", "␛s", "␛e"] if segmented else [])
+
+
+def viterbi(settings: dict[str, Any], text: str) -> list[int]:
+    """The ids that llama.cpp finds by a file's tokens, scores and types (llm_tokenizer_ugm_session in llama-vocab.cpp)."""
+    tokens, scores = settings["tokenizer.ggml.tokens"], settings["tokenizer.ggml.scores"]
+    kinds = settings["tokenizer.ggml.token_type"]
+    ids = {token: at for at, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind in (1, 4, 5)}
+    unknown = settings["tokenizer.ggml.unknown_token_id"]
+    lowest = min(score for score, kind in zip(scores, kinds, strict=True) if kind == 1) - 10
+    text = text.replace(" ", "▁")
+    best: list[tuple[float, int, int]] = [(0.0, 0, 0)] + [(-math.inf, 0, 0)] * len(text)
+    for start in range(len(text)):
+        for end in range(start + 1, min(start + 17, len(text) + 1)):
+            if (found := ids.get(text[start:end])) is not None:
+                best[end] = max(best[end], (best[start][0] + scores[found], start, found), key=lambda way: way[0])
+        if text[start] not in ids:
+            best[start + 1] = max(best[start + 1], (best[start][0] + lowest, start, unknown), key=lambda way: way[0])
+    path, end = [], len(text)
+    while end:
+        _, end, found = best[end]
+        path.append(found)
+    path.reverse()
+    # One <unk> for a run of characters without an entry.
+    return [found for before, found in pairwise([-1, *path]) if found != unknown or before != unknown]
+
+
+def test_the_scores_give_the_ids_of_the_text(tmp_path: Path) -> None:
+    """Where no character is unknown: of those, llama.cpp makes <unk>, and not bytes (llama.cpp#28862)."""
+    tokenizer = unigram(tmp_path, segmented=False)
+    source = random_model(tokenizer, tmp_path / "model", "gpt2", **TANH["gpt2"])
+    export(source, tmp_path / "model.gguf")
+    settings, _ = read(tmp_path / "model.gguf")
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer / "tokenizer.model"))
+    compared = 0
+    for text in [*TEXTS, *(document.text for document in documents(20, seed=6))]:
+        ids = processor.encode(text)
+        if not any(processor.is_byte(number) for number in ids):
+            assert viterbi(settings, text) == ids
+            compared += bool(text)
+    assert compared > 25
+    unknown = 0
+    assert unknown in viterbi(settings, "😀") and unknown not in processor.encode("😀")
+
+
+def test_a_bpe_of_sentencepiece_is_no_unigram(words: Path, tmp_path: Path) -> None:
+    lines = ["早稲田大学で勉強している。"] * 9
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_prefix=str(tmp_path / "bpe"),
+        model_type="bpe",
+        vocab_size=30,
+        minloglevel=2,
+    )
+    assert sentencepiece_unigram.read(tmp_path / "bpe.model") is None
+
+
+def test_the_model_of_a_normalizing_unigram(tmp_path: Path) -> None:
+    """As published ones are: with a table of replacements, a space before the text, and single spaces."""
+    lines = ["早稲田 大学で ＡＢＣを 勉強している。"] * 9
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_prefix=str(tmp_path / "nfkc"),
+        vocab_size=25,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    model = sentencepiece_unigram.read(tmp_path / "nfkc.model")
+    assert model is not None and model.adds_prefix and model.removes_extra_whitespaces and len(model.charsmap) > 10**5
+    assert model.charsmap in (tmp_path / "nfkc.model").read_bytes()
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "nfkc.model"))
+    assert [(entry.piece, entry.score) for entry in model.entries] == [
+        (processor.id_to_piece(i), processor.get_score(i)) for i in range(processor.get_piece_size())
+    ]
 
 
 @pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": True, "attention_bias": False}])

@@ -27,7 +27,8 @@ from transformers import AutoTokenizer
 
 BPE = BpeConfig(vocab_size=5000, limit_alphabet=3500)
 UNIGRAM = UnigramConfig(vocab_size=5000)
-NAMES = ("bpe", "bpe-raw", "bpe-no-bytes", "bpe-recipe", "unigram", "unigram-raw")
+UNIGRAM_WORDS = UnigramConfig(vocab_size=5000, within_words=True)
+NAMES = ("bpe", "bpe-raw", "bpe-no-bytes", "bpe-recipe", "unigram", "unigram-raw", "unigram-words")
 MARKED = ("bpe", "bpe-raw", "unigram")
 LOSSLESS = [name for name in NAMES if name not in ("bpe-recipe", "bpe-no-bytes")]
 
@@ -59,6 +60,7 @@ def train_all(place: Path) -> Path:
     train_bpe([plain], place / "bpe-recipe", recipe, False)
     train_unigram([lines], place / "unigram", UNIGRAM)
     train_unigram([raw], place / "unigram-raw", UNIGRAM)
+    train_unigram([lines], place / "unigram-words", UNIGRAM_WORDS)
     return place
 
 
@@ -124,7 +126,7 @@ def test_specials_are_the_first_ids_and_sizes_are_as_asked(codecs: dict[str, Cod
     assert tokenizer.get_vocab_size() == (4000 if name in ("bpe-recipe", "bpe-no-bytes") else 5000)
 
 
-@pytest.mark.parametrize("name", ["unigram", "unigram-raw"])
+@pytest.mark.parametrize("name", ["unigram", "unigram-raw", "unigram-words"])
 def test_same_ids_as_sentencepiece(place: Path, codecs: dict[str, Codec], name: str) -> None:
     processor = sentencepiece.SentencePieceProcessor(model_file=str(place / name / "tokenizer.model"))
     assert (place / name / "tokenizer.vocab").exists()
@@ -136,7 +138,7 @@ def test_same_ids_as_sentencepiece(place: Path, codecs: dict[str, Codec], name: 
             assert codecs[name].encode(text) == processor.encode(prepared), text
 
 
-@pytest.mark.parametrize("name", ["bpe", "bpe-recipe", "unigram-raw"])
+@pytest.mark.parametrize("name", ["bpe", "bpe-recipe", "unigram-raw", "unigram-words"])
 def test_auto_tokenizer_loads_the_folder(place: Path, codecs: dict[str, Codec], name: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(place / name)
     specials = (tokenizer.unk_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
