@@ -163,7 +163,7 @@ def test_a_wrong_override_is_refused_by_name(job_yaml: Path, override: str, want
 
 
 def test_a_config_that_does_not_exist_lists_those_that_do() -> None:
-    with pytest.raises(UsageError, match=r"absent\.yaml.* tiny, colab, single-gpu, xl, gpt"):
+    with pytest.raises(UsageError, match=r"absent\.yaml.* tiny, laptop, colab, single-gpu, xl, gpt"):
         config.load(Job, "absent.yaml")
 
 

@@ -313,7 +313,14 @@ def test_only_what_fixes_the_weights_trains_a_model_again(profile: str, monkeypa
     assert {"pretrain/gpt2", "gptsan/tuned", "prefix/title"} <= {product.name for product in trained}
     for product in trained:
         lengths = [f"{key}=null" for key in product.resolve()[0].lengths()]
-        usual = (*lengths, "engine.max_steps=50", "batch.global_size=16", "precision.dtype=bf16")
+        # Muon needs one rank.
+        usual = (
+            *lengths,
+            "optimizer.name=adamw",
+            "engine.max_steps=50",
+            "batch.global_size=16",
+            "precision.dtype=bf16",
+        )
         for change in MAY_CHANGE:
             assert identity(product, *usual, change) == identity(product, *usual), (product.name, change)
         for change in TRAINS_AGAIN:
@@ -535,6 +542,30 @@ def test_a_profile_chooses_a_tokenizer_of_unsegmented_text(tmp_path: Path, monke
     assert inputs(subword_products.UNIGRAM_WORDS) == {"japanese/world"}
     assert inputs(pretrain_products.TOKENS) == {"corpus/world", "subword/unigram-words"}
     assert inputs(pretrain_products.GPT2) == {"pretrain/tokens", "subword/unigram-words"}
+
+
+def test_a_gpt2_learns_documents_that_need_no_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of Aozora Bunko in the profile laptop; GPTSAN learns the bundled samples."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_PROFILE", "laptop")
+    assert corpus_products.GIVEN.resolve()[1] == (tmp_path / "aozora/train.jsonl",)
+    assert subword_products.UNIGRAM_WORDS.resolve()[1] == (japanese_products.GIVEN,)
+    assert pretrain_products.TOKENS.resolve()[1] == (corpus_products.GIVEN, subword_products.UNIGRAM_WORDS)
+    learned = (gptsan_products.VOCABULARY, corpus_products.WIKIPEDIA, corpus_products.WEBTEXT)
+    assert gptsan_products.CORPUS.resolve()[1] == learned
+    with pytest.raises(CourseError, match="aozora/train.jsonl"):
+        corpus_products.GIVEN.path()
+
+    (tmp_path / "own.yaml").write_text("extends: laptop\ncorpus: {sources: {documents: [a.jsonl, b.txt]}}\n")
+    (tmp_path / "a.jsonl").write_text('{"text": "一つ目\\n二行"}\n', encoding="utf8")
+    (tmp_path / "b.txt").write_text("二つ目\n\n三つ目\n", encoding="utf8")
+    monkeypatch.setenv("COURSE_PROFILE", "own.yaml")
+    monkeypatch.setenv("COURSE_WORKSPACE", str(tmp_path / "workspace"))
+    written = (corpus_products.GIVEN.path() / corpus_products.DOCUMENTS).read_text(encoding="utf8")
+    assert [json.loads(line)["text"] for line in written.splitlines()] == ["一つ目\n二行", "二つ目", "三つ目"]
+    monkeypatch.setenv("COURSE_PROFILE", "tiny")
+    with pytest.raises(UsageError, match="'corpus/documents' does not exist in profile tiny"):
+        corpus_products.GIVEN.path()
 
 
 def test_bundled_data_is_found_or_refused() -> None:

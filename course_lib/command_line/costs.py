@@ -10,7 +10,7 @@ import psutil
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.corpus.config import SOURCES_SECTION
-from course_lib.corpus.products import user_files
+from course_lib.corpus.products import documents, user_files
 from course_lib.files import OPENERS
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.config import RECIPE_SECTION as GPTSAN_RECIPE
@@ -80,15 +80,17 @@ def stages() -> list[Stage]:
     if sources.webtext == "files":
         sizes = [(path.stat().st_size, path.suffix in OPENERS) for path in user_files(sources)]
         webtext = sum(size * PACKED if is_packed else size for size, is_packed in sizes)
+    # Documents that need no cleaning, which GPT-2 learns in place of the others [bytes].
+    given = sum(path.stat().st_size for path in documents() if path.exists())
     text, loaded = wikipedia + webtext, sum(each["size"] or 0 for each in downloads())
     # seconds of a byte on all cores
     extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))
     lines = LINE * BPE_SECTION.read().input_sentence_size or text
     work = [
         (1, wikipedia * extract + webtext / CLEAN, loaded + text, tr("extraction and cleaning")),
-        (2, text * segment, 1.2 * text, tr("segmentation")),
+        (2, (text + given) * segment, 1.2 * (text + given), tr("segmentation")),
         (3, min(text, lines) * TOKENIZERS, 1e7, tr("five tokenizers")),
-        (4, text * tokenize, 2 * text / TOKEN, tr("token files")),
+        (4, (given or text) * tokenize, 2 * (given or text) / TOKEN, tr("token files")),
     ]
     found = [Stage(chapter, seconds / 3600, disk, what) for chapter, seconds, disk, what in work]
     return found + [_training(*run, tokens=text / TOKEN) for run in _runs()]

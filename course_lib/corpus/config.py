@@ -121,11 +121,18 @@ class Sources:
         "text files of your own: paths or patterns such as texts/*.jsonl, relative to the profile's file; .txt with an "
         'empty line between documents or .jsonl with "text", plain or compressed',
     )
+    documents: tuple[str, ...] = setting(
+        (),
+        "files of documents that need no cleaning, such as train.jsonl of `course corpus aozora`, relative to the "
+        "profile's file; the GPT-2 learns these, and not the texts above",
+    )
 
     @model_validator(mode="after")
     def _together(self) -> "Sources":
         if (self.webtext == "files") != bool(self.files):
             raise ValueError("files: needs `webtext: files`, and `webtext: files` needs files")
+        if self.documents and self.world:
+            raise ValueError(f"documents: needs `world: 0`, not {self.world}")
         return self
 
 

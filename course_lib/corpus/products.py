@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from course_lib.corpus.config import (
     DOWNLOAD_SECTION,
@@ -20,7 +23,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.files import inner_suffix, link_or_copy
 from course_lib.language.words import tr, tr_noop
 from course_lib.parallel import default_workers
-from course_lib.paths import data, root
+from course_lib.paths import REPOSITORY, data, root
 from course_lib.settings import config, profiles
 from course_lib.workspace.products import Product
 
@@ -118,6 +121,30 @@ def _world_settings() -> dict[str, Any]:
     return {"documents": number, "seed": 0}
 
 
+def _documents(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
+    number = characters = 0
+    with open(folder / DOCUMENTS, "wb") as file:
+        for text in chain.from_iterable(map(read_texts, inputs)):
+            file.write(orjson.dumps({"text": text}) + b"\n")
+            number, characters = number + 1, characters + len(text)
+    return {"documents": number, "characters": characters}
+
+
+def documents() -> tuple[Path, ...]:
+    """Return the files of documents that the profile names, beside its file or, for notebooks, in the checkout."""
+    found = [(profiles.beside(name), REPOSITORY / name) for name in SOURCES_SECTION.read().documents]
+    return tuple(first if first.exists() or not second.exists() else second for first, second in found)
+
+
+def _document_files() -> tuple[Path, ...]:
+    if not (files := documents()):
+        raise UsageError(
+            f"product 'corpus/documents' does not exist in profile {profiles.current_name()}, "
+            "whose corpus.sources.documents is empty"
+        )
+    return files
+
+
 def _reported(report: CorpusReport, folder: Path) -> dict[str, Any]:
     write_report(report, folder / DOCUMENTS)
     return {"documents in": report.documents_in, "out": report.documents_out, "characters": report.characters_out}
@@ -159,6 +186,14 @@ WEBTEXT = Product(
 # The documents of the small world, which need no cleaning; that near-duplicates go would change their probabilities.
 WORLD = Product("corpus/world", build=_world, settings=_world_settings, code=GENERATOR)
 
+# Documents that need no cleaning, of all files that the profile names.
+GIVEN = Product("corpus/documents", build=_documents, inputs=_document_files, code=("corpus/products.py",))
+
+
+def has_documents() -> bool:
+    """Return whether the profile's GPT-2 learns documents that need no cleaning."""
+    return bool(SOURCES_SECTION.read().documents)
+
 
 def has_world() -> bool:
     """Return whether the profile's models learn the small world."""
@@ -166,7 +201,12 @@ def has_world() -> bool:
 
 
 def texts() -> tuple[Product, ...]:
-    """Return the texts that the profile's models learn: the small world if it has one, else the two corpora."""
+    """Return the texts that the profile's GPT-2 learns: the documents that it names, else what GPTSAN learns."""
+    return (GIVEN,) if has_documents() else texts_of_gptsan()
+
+
+def texts_of_gptsan() -> tuple[Product, ...]:
+    """Return the texts that the profile's GPTSAN learns: the small world if it has one, else the two corpora."""
     return (WORLD,) if has_world() else (WIKIPEDIA, WEBTEXT)
 
 
@@ -175,4 +215,4 @@ def products() -> list[Product]:
     sources = SOURCES_SECTION.read()
     downloads = ((JAWIKI, sources.wikipedia), (CC100, sources.webtext))
     downloaded = [product for product, kind in downloads if kind == "download"]
-    return [*downloaded, WIKIPEDIA, WEBTEXT, *([WORLD] if has_world() else [])]
+    return list(dict.fromkeys([*downloaded, WIKIPEDIA, WEBTEXT, *texts()]))

@@ -213,7 +213,7 @@ VOCABULARY = Product(
     "gptsan/vocabulary",
     build=_vocabulary,
     settings=lambda: {} if RECIPE_SECTION.read().checkpoint else VOCABULARY_SECTION.read(),
-    inputs=lambda: (BASE,) if RECIPE_SECTION.read().checkpoint else corpus.texts(),
+    inputs=lambda: (BASE,) if RECIPE_SECTION.read().checkpoint else corpus.texts_of_gptsan(),
     code=("gptsan/vocabulary.py",),
 )
 # Examples without classes; not in profiles whose gptsan.recipe.checkpoint names an existing base model.
@@ -221,7 +221,7 @@ CORPUS = Product(
     "gptsan/corpus",
     build=_corpus,
     settings=_corpus_settings,
-    inputs=lambda: (VOCABULARY, *corpus.texts()),
+    inputs=lambda: (VOCABULARY, *corpus.texts_of_gptsan()),
     code=ENCODING,
 )
 # Base model: a copy of the one that gptsan.recipe.checkpoint names, or a new one trained on the corpus.

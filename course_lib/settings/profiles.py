@@ -14,7 +14,7 @@ from course_lib.language.words import tr, tr_noop
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 # Each bundled profile is a file: configs/<profile>.yaml. The first one is the default.
-BUNDLED = ("tiny", "colab", "single-gpu", "xl")
+BUNDLED = ("tiny", "laptop", "colab", "single-gpu", "xl")
 VARIABLE = "COURSE_PROFILE"
 
 

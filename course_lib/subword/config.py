@@ -54,6 +54,9 @@ class ModelsConfig:
     tokenizer: Literal["bpe", "unigram-words"] = setting(
         "bpe", "bpe: segmented, lossless; unigram-words: trained with `within_words`, encodes unsegmented text"
     )
+    vocab_size: int | None = setting(
+        None, "unigram-words: number of entries; unset: that of subword.unigram", ge=3, le=2_000_000
+    )
 
 
 # The chapter's sections of a profile.

@@ -51,11 +51,18 @@ UNIGRAM = Product("subword/unigram", build=train, settings=UNIGRAM_SECTION.read,
 UNIGRAM_RAW = Product("subword/unigram-raw", build=train, settings=UNIGRAM_SECTION.read, inputs=RAW, code=CODE)
 # Of the small world, whose words it holds whole.
 BPE_WORLD = Product("subword/bpe-world", build=train, settings=WORLD_SECTION.read, inputs=(japanese.WORLD,), code=CODE)
+
+
+def _words_settings() -> UnigramConfig:
+    size = MODELS_SECTION.read().vocab_size
+    return UNIGRAM_SECTION.read(["within_words=true", *([f"vocab_size={size}"] if size else [])])
+
+
 # Trained on the segmented texts that the profile's models learn, encodes unsegmented ones.
 UNIGRAM_WORDS = Product(
     "subword/unigram-words",
     build=train,
-    settings=partial(UNIGRAM_SECTION.read, ["within_words=true"]),
+    settings=_words_settings,
     inputs=japanese.texts,
     code=CODE,
 )

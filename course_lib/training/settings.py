@@ -8,10 +8,10 @@ from dataclasses import field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
-from course_lib.checkpoints.number_formats import NumberFormat
+from course_lib.checkpoints.number_formats import NumberFormat, of_processor
 from course_lib.errors import UsageError
 from course_lib.settings.config import STRICT, Section, flat, setting, to_dict
 
@@ -137,13 +137,20 @@ class PrecisionConfig:
     """Settings for the data type. fp16 needs a loss scale to keep gradients in range; bf16 does not."""
 
     dtype: NumberFormat = setting(
-        "bf16", "format of matrix products; optimizer states and the weights that they update are fp32"
+        "bf16",
+        "format of matrix products; optimizer states and the weights that they update are fp32; auto: bf16 on a "
+        "processor with instructions for it, else fp32",
     )
     loss_scale: float = setting(0.0, "fp16: fixed scale of the loss; 0 = dynamic", ge=0)
     initial_scale_power: int = setting(16, "fp16: exponent (base 2) of the first dynamic scale", ge=0, le=32)
     loss_scale_window: int = setting(1000, "fp16: steps without overflow before the scale doubles", ge=1)
     hysteresis: int = setting(2, "fp16: overflows tolerated before the scale halves", ge=1)
     min_loss_scale: float = setting(1.0, "fp16: smallest scale", gt=0)
+
+    @field_validator("dtype", mode="before")
+    @classmethod
+    def _auto(cls, value: Any) -> Any:
+        return of_processor() if value == "auto" else value
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -23,7 +23,7 @@ from course_lib.pretrain.config import PretrainConfig
 from course_lib.settings import config
 
 LEAST = 0.95
-# width, layers, heads, positions, batch
+# width, layers, heads, positions, batch: of gpt2-laptop and of gpt2-aozora
 CPU_SHAPE, GPU_SHAPE = (256, 6, 4, 256, 16), (512, 6, 8, 512, 128)
 VOCABULARY = 12_000
 # What `train` sets for itself on CPU: glibc keeps the logits' memory from step to step. Alone it is worth as much as a third.
@@ -31,32 +31,19 @@ KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
 def settings_of(shape: tuple[int, ...], dtype: str, steps: int, threads: int, folder: Path) -> PretrainConfig:
-    """Returns the settings of both sides; three times `steps` steps are trained."""
+    """Returns the settings of both sides, those of gpt2-aozora but for the shape; three times `steps` steps are trained."""
     import torch
 
     width, layers, heads, positions, batch = shape
-    model = {
-        "vocab_size": VOCABULARY, "hidden_size": width, "num_layers": layers, "num_attention_heads": heads,
-        "max_position_embeddings": positions, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-    }  # fmt: skip
-    optimizer = {
-        "name": "muon", "weight_decay": 0.0, "beta2": 0.95,
-        "lr": {"max": 3e-3, "min": 0.0, "warmup_rate": 0.02, "decay": "trapezoid"},
-    }  # fmt: skip
-    values = {
-        "model": model, "optimizer": optimizer, "precision": {"dtype": dtype},
-        "data": {
-            "input": [str(folder / "tokens")], "tokenizer": str(folder / "tokenizer"), "seq_length": positions,
-            "split": "1,0,0",
-        },
-        "batch": {"local_size": batch, "micro_size": batch},
-        "engine": {
-            "output_dir": str(folder / "run"), "max_steps": 3 * steps, "logging_freq": steps, "eval_freq": 0,
-            "tracking": [], "compile": torch.cuda.is_available(),
-        },
-        "launch": {"ranks": 1, "threads": threads},
-    }  # fmt: skip
-    return config.build(PretrainConfig, values)
+    changes = [
+        f"model.hidden_size={width}", f"model.num_layers={layers}", f"model.num_attention_heads={heads}",
+        f"model.max_position_embeddings={positions}", f"data.seq_length={positions}", f"batch.global_size={batch}",
+        f"batch.micro_size={batch}", f"data.input=[{folder}/tokens]", f"data.tokenizer={folder}/tokenizer",
+        f"precision.dtype={dtype}", f"launch.threads={threads}", f"engine.output_dir={folder}/run",
+        "engine.max_seconds=null", f"engine.max_steps={3 * steps}", f"engine.logging_freq={steps}", "engine.tracking=[]",
+        f"engine.compile={torch.cuda.is_available()}",
+    ]  # fmt: skip
+    return config.load(PretrainConfig, "gpt2-aozora.yaml", changes)
 
 
 def prepare(folder: Path, tokens: int) -> None:

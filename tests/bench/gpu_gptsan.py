@@ -68,7 +68,7 @@ def generation(bench: Bench) -> Values:
     return {"kind": "generation", "what": _name(bench), "rows": rows, "allocated_gb": memory / GB}
 
 
-PARTS = [Part("gptsan-extra", 150, extra_stage), Part("gptsan-generation", 70, generation)]
+PARTS = [Part("gptsan-extra", 140, extra_stage), Part("gptsan-generation", 70, generation)]
 
 
 def _name(bench: Bench) -> str:

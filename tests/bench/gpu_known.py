@@ -55,7 +55,7 @@ def recipe(bench: Bench) -> Values:
 
 
 PARTS = [
-    Part("known-answer-bf16", 120, partial(known, "bf16")),
-    Part("known-answer-fp16", 120, partial(known, "fp16")),
+    Part("known-answer-bf16", 90, partial(known, "bf16")),
+    Part("known-answer-fp16", 90, partial(known, "fp16")),
     Part("recipe-single-gpu", 150, recipe),
 ]

@@ -35,7 +35,7 @@ def run(bench: Bench) -> Values:
     return {"kind": "training", "what": f"prefix of GPT-NeoX {'tiny' if bench.tiny else '3.6B'}, base frozen"} | found
 
 
-PARTS = [Part("prefix-3.6b-fp16", 140, run)]
+PARTS = [Part("prefix-3.6b-fp16", 125, run)]
 
 
 def _weights(bench: Bench) -> None:

@@ -41,12 +41,12 @@ SMALL, MEDIUM, XL = ("124M", "gpt2-125m"), ("345M", "gpt2-345m"), ("XL", "gpt2-x
 # in the order of their weight, with the seconds that each may take
 RUNS = {
     "gpt2-124m": (Run(*SMALL), 70),
-    "gpt2-124m-compile": (Run(*SMALL, compile=True), 95),
+    "gpt2-124m-compile": (Run(*SMALL, compile=True), 85),
     "gpt2-xl": (Run(*XL), 115),
     "gpt2-xl-compile": (Run(*XL, compile=True), 170),
-    "gpt2-345m": (Run(*MEDIUM), 75),
+    "gpt2-345m": (Run(*MEDIUM), 65),
     "gpt2-345m-compile": (Run(*MEDIUM, compile=True), 110),
-    "gpt2-345m-fp16": (Run(*MEDIUM, dtype="fp16"), 75),
+    "gpt2-345m-fp16": (Run(*MEDIUM, dtype="fp16"), 65),
     "gpt2-xl-dropout": (Run(*XL, dropout=0.1), 110),
 }
 

@@ -60,7 +60,7 @@ def behind_server(bench: Bench) -> Values:
     return {"kind": "serving", "what": _what(bench), "rows": rows, "held_gb": used_bytes / GB}
 
 
-PARTS = [Part("reader", 90, in_this_process), Part("triton", 90, behind_server)]
+PARTS = [Part("reader", 75, in_this_process), Part("triton", 75, behind_server)]
 
 
 def _what(bench: Bench) -> str:

@@ -1,13 +1,24 @@
-"""The GPU benchmarks take their whole paths on CPU with tiny shapes; no card has run them yet."""
+"""The GPU benchmarks take their whole paths on CPU with tiny shapes; README.md has what ran on a card."""
 
 import json
 from pathlib import Path
 
 import pytest
 from course_lib import paths
+from course_lib.errors import CourseError
 from course_lib.files import MARK
 
-from tests.bench import gpu_all, gpu_gptsan, gpu_known, gpu_prefix, gpu_pretrain, gpu_recipe, gpu_serving, gpu_tables
+from tests.bench import (
+    gpu_all,
+    gpu_aozora,
+    gpu_gptsan,
+    gpu_known,
+    gpu_prefix,
+    gpu_pretrain,
+    gpu_recipe,
+    gpu_serving,
+    gpu_tables,
+)
 from tests.bench.gpu_common import Bench, Part
 
 
@@ -20,11 +31,53 @@ def test_a_training_is_measured(tmp_path: Path, part: Part):
     json.dumps(found)
 
 
-def test_all_parts_fit_into_the_time_that_the_page_names():
-    assert sum(part.seconds for part in gpu_all.PARTS.values()) <= gpu_all.TOTAL == 30 * 60
+def test_a_set_fits_into_the_time_for_which_a_card_is_lent():
+    used = {1: gpu_all.TRAINING, 2: 0}
+    for number, names in gpu_all.SETS.items():
+        limits = sum(gpu_all.PARTS[name].seconds for name in names)
+        assert used[number] + limits + gpu_all.OTHER <= gpu_all.LENT == 15 * 60, number
     page = Path(gpu_all.__file__).with_name("GPU.md").read_text(encoding="utf8")
     assert [name for name in gpu_all.PARTS if f"`{name}`" not in page and not name.endswith("-compile")] == []
-    assert "has not run" in page
+
+
+def test_the_run_on_aozora_goes_to_a_card_in_shards_and_comes_back_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Packed for two calls, unpacked, trained for a second with a small model, and joined again."""
+    texts = [f"w{number % 290 + 3} w7 " * 200 for number in range(40)]
+    source, packed, tokens, parts = (tmp_path / name for name in ("train.jsonl", "packed", "tokens", "parts"))
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    gpu_pretrain.stand_in(tmp_path / "tokenizer")
+    monkeypatch.setattr(gpu_aozora, "SHARD", 10_000)
+    monkeypatch.setattr(gpu_aozora, "PART", 100_000)
+    room = max(len(gpu_aozora.packed_shard(each)[0]) for each in gpu_aozora.shards(texts))
+    with pytest.raises(CourseError, match="--room: holds .* characters; give room for another call"):
+        gpu_aozora.pack(source, packed, [room, room])
+    gpu_aozora.main(["pack", str(source), "-o", str(packed), "--room", str(room / 1e6), "1"])
+    assert [path.name for path in sorted(packed.iterdir()) if path.is_dir()] == ["1", "2"]
+    with_tokenizer = ["--tokenizer", str(tmp_path / "tokenizer"), "-o"]
+    for call in "12":
+        gpu_aozora.main(["unpack", str(packed / call), *with_tokenizer, str(tokens)])
+    small = (
+        "model.hidden_size=32", "model.num_layers=1", "model.num_attention_heads=2", "model.vocab_size=300",
+        "data.seq_length=64", "batch.global_size=4", "batch.micro_size=4", "engine.max_seconds=1",
+        "engine.logging_freq=1", "engine.compile=false", "launch.device=cpu", "precision.dtype=fp32",
+    )  # fmt: skip
+    changes = [word for change in small for word in ("--set", change)]
+    train = ["train", str(tokens), *with_tokenizer, str(tmp_path / "run"), "--parts", str(parts), *changes]
+    gpu_aozora.main(train)
+    assert len(list(parts.iterdir())) > 3 and all(path.stat().st_size < 300_000 for path in parts.iterdir())
+    result = json.loads((parts / "result.json").read_text())
+    assert result["tokens"] == result["steps"] * 4 * 64 and result["share"] > 0
+    assert str(tmp_path) not in json.dumps(result)
+    gpu_aozora.main(["join", str(parts), "-o", str(tmp_path / "model")])
+    trained = {path.name: path.read_bytes() for path in (tmp_path / "run/model").iterdir()}
+    joined = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    del trained[MARK]
+    assert trained.items() <= joined.items()
+    (parts / "model.safetensors.00").unlink()
+    with pytest.raises(CourseError, match="the parts of model.safetensors are not those"):
+        gpu_aozora.join(parts, tmp_path / "again")
 
 
 @pytest.mark.parametrize("part", gpu_known.PARTS, ids=lambda part: part.name)

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from course_lib.checkpoints import number_formats
 from course_lib.errors import UsageError
 from course_lib.models.causal import model_config
 from course_lib.pretrain.config import PretrainConfig
@@ -29,7 +30,9 @@ def number(text: str) -> int:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_comments_are_true(name):
+def test_comments_are_true(name, monkeypatch):
+    # What a plan says of dtype auto depends on the processor.
+    monkeypatch.setattr("course_lib.training.settings.of_processor", lambda: "fp32")
     settings = load(PretrainConfig, name)
     stated = number(comment(name, "Parameters"))
     assert settings.sizes().parameters == stated
@@ -65,6 +68,20 @@ def test_a_warm_up_longer_than_the_run_is_refused_when_the_settings_are_read():
         ["engine.max_steps=null", "optimizer.lr.warmup_steps=61"],
     ):
         load(PretrainConfig, "gpt2-tiny.yaml", fitting)
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [("avx2 avx512_bf16", "bf16"), ("amx_bf16 amx_tile", "bf16"), ("avx2 avx512f", "fp32"), (None, "fp32")],
+)
+def test_auto_is_the_format_of_the_processor(flags, wanted, tmp_path, monkeypatch):
+    """It stands in the file alone: a run is trained and resumed in one format."""
+    known = tmp_path / "cpuinfo"
+    if flags:
+        known.write_text(f"model name\t: x\nflags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(number_formats, "PROCESSOR", known)
+    settings = load(PretrainConfig, "gpt2-laptop.yaml")
+    assert settings.precision.dtype == settings.identity()["precision.dtype"] == wanted
 
 
 def test_readme_lists_every_setting():

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PROFILES = ("single-gpu", "xl", "colab")
+PROFILES = ("single-gpu", "xl", "colab", "laptop")

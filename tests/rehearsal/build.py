@@ -7,15 +7,19 @@ import shutil
 import sys
 from pathlib import Path
 
+from course_lib.world.genres import write_documents
+
 from tests.rehearsal import HERE, published
 
 BASES = {"single-gpu": published.NEOX_SMALL, "xl": published.NEOX_LARGE}
 
 
 def copy_settings(folder: Path) -> None:
-    """Copy the small profiles and their runs to a folder, where profiles that extend them find the runs."""
+    """Copy the small profiles and their runs to a folder, where profiles that extend them find them, and documents."""
     for path in HERE.glob("*.yaml"):
         shutil.copy(path, folder)
+    # The documents of the profile laptop.
+    write_documents(folder / "documents.jsonl", 1_000, seed=1)
 
 
 def write_local(folder: Path) -> None:
