@@ -39,14 +39,25 @@ class _Request:
 
 
 class Generator:
-    """A model loaded for text generation in its stored dtype, on the GPU if there is one."""
+    """A model loaded for text generation, on the GPU if there is one."""
 
-    def __init__(self, folder: Path, load_codec: Callable[[Path], Codec], any_base: bool = False) -> None:
-        """Load a causal language model; `any_base` accepts prefixes trained on other weights of its shape."""
+    def __init__(
+        self,
+        folder: Path,
+        load_codec: Callable[[Path], Codec],
+        any_base: bool = False,
+        dtype: torch.dtype | str = "auto",
+    ) -> None:
+        """Load a causal language model; `any_base` accepts prefixes trained on other weights of its shape.
+
+        The dtype "auto" is that of the stored weights. What the folder's generation_config.json says of sampling holds
+        where the settings of a text leave it unset.
+        """
         model_folder.read_config(folder)
         # Load the tokenizer first, so that a bad one fails early; loading the model can take minutes.
         self.codec = load_codec(folder)
-        model = model_folder.load_model(folder)
+        model = model_folder.load_model(folder, dtype)
+        self.own = model_folder.generation_defaults(folder)
         self.folder, self.any_base = folder, any_base
         # Digests of this base that prefixes recorded.
         self.digests: set[str] = set()
@@ -60,7 +71,7 @@ class Generator:
             raise CourseError(tr("{folder}: names no end-of-text token (eos_token_id)", folder=folder))
         self.end = end = self.ends[0]
         self.begin = end if self.codec.begin is None else self.codec.begin
-        # Discard the folder's own generation defaults, which would replace values that GenerateConfig leaves unset.
+        # transformers would read the folder's own values from here; `completed` takes those that count.
         self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)
 
     @cached_property
@@ -86,6 +97,10 @@ class Generator:
         prefix.require(self.shape, base)
         self.digests.add(base)
 
+    def completed(self, settings: GenerateConfig | None = None) -> GenerateConfig:
+        """Return the settings with what they leave unset: the model's own value, or the default."""
+        return (settings or GenerateConfig()).completed(self.own, self.folder / model_folder.GENERATION)
+
     def generate(
         self,
         prompts: Sequence[str],
@@ -99,7 +114,7 @@ class Generator:
         characters (byte_tokens.py). In sampling, the other prompts affect a prompt's text, because all prompts in a
         batch share one random generator.
         """
-        settings = settings or GenerateConfig()
+        settings = self.completed(settings)
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
         for prefix in {id(prefix): prefix for prefix in prefixes if prefix}.values():
             self.require(prefix)
@@ -114,7 +129,7 @@ class Generator:
         # Prompts are grouped by room, because a sequence that ends early takes up positions until the last one ends.
         # They are also grouped by length if a setting examines earlier tokens, because it would examine the padding,
         # too.
-        looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
+        looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size != 0
         batches: dict[tuple[int, ...], list[_Request]] = {}
         for each in requests:
             lengths = (len(each.ids), len(each.read)) if looks_back else ()
