@@ -72,7 +72,8 @@ def test_greedy_penalty_and_ends_of_the_file(flat: Path, tmp_path: Path) -> None
     ends = [2, generator.codec.encode("大")[-1]]
     ending = Generator(with_own(flat, tmp_path / "ends", do_sample=False, eos_token_id=ends), text_codec.load)
     ((found,),) = ending.generate(["早"], GenerateConfig(max_new_tokens=6))
-    assert found.continuation == ""
+    # The first token may not be an end: --min-new-tokens is 1.
+    assert found.continuation == "学"
 
 
 def test_an_option_a_file_and_set_come_before_the_models_own(
