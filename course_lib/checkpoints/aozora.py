@@ -31,16 +31,22 @@ def folder() -> Path:
     bundled = paths.data(f"{NAME}/config.json").parent
     if (bundled / WEIGHTS).is_file():
         return bundled
-    place = paths.root().parent / "published" / NAME
+    place = _downloaded()
     place.mkdir(parents=True, exist_ok=True)
     for source in bundled.iterdir():
         target = place / source.name
         if not (target.is_file() and filecmp.cmp(source, target, shallow=False)):
             with files.atomic_write(target) as file, source.open("rb") as content:
                 shutil.copyfileobj(content, file)
-    if not (place / WEIGHTS).is_file():
+    # Those of another version are replaced.
+    if not (place / WEIGHTS).is_file() or files.sha256(place / WEIGHTS) != DIGEST:
         _download(place / WEIGHTS)
     return place
+
+
+def _downloaded() -> Path:
+    """Return the folder of the model in an installed course, beside the workspaces of the profiles."""
+    return paths.root().parent / "published" / NAME
 
 
 def named(model: Path) -> Path:
@@ -59,8 +65,8 @@ def named(model: Path) -> Path:
 
 def is_ours(model: Path) -> bool:
     """Return whether a folder is that of the course's model."""
-    places = paths.data(f"{NAME}/config.json").parent, paths.root().parent / "published" / NAME
-    return any(place.exists() and model.exists() and model.samefile(place) for place in places)
+    bundled = [place / "data" / NAME for place in (paths.REPOSITORY, Path(paths.__file__).parent)]
+    return model.resolve() in [place.resolve() for place in (*bundled, _downloaded())]
 
 
 def tell(model: Path) -> None:

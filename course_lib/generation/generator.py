@@ -184,7 +184,7 @@ class Generator:
         """Return the settings as a GenerationConfig; `room` is the maximum continuation length [tokens]."""
         names = ["num_return_sequences", "min_new_tokens", "repetition_penalty", "no_repeat_ngram_size"]
         own = {"sampling": ["top_k", "top_p", "temperature"], "beam": ["length_penalty", "early_stopping"]}
-        names += own.get(settings.strategy, [])
+        names += own.get(str(settings.strategy), [])
         return GenerationConfig(
             do_sample=settings.strategy == "sampling",
             num_beams=settings.beams,
