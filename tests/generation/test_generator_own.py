@@ -58,7 +58,7 @@ def test_greedy_penalty_and_ends_of_the_file(flat: Path, tmp_path: Path) -> None
     generator = Generator(with_own(flat, tmp_path / "greedy", do_sample=False), text_codec.load)
     ((found,),) = generator.generate(["早"], GenerateConfig(max_new_tokens=6))
     assert found.continuation == "大" * 6
-    own = {"do_sample": False, "no_repeat_ngram_size": 2}
+    own: dict[str, Any] = {"do_sample": False, "no_repeat_ngram_size": 2}
     ((found,),) = Generator(with_own(flat, tmp_path / "no-repeat", **own), text_codec.load).generate(
         ["早"], GenerateConfig(max_new_tokens=6)
     )

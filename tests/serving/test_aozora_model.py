@@ -52,7 +52,8 @@ def log_probabilities(model: torch.nn.Module, ids: list[int], new: int) -> list[
 
 def test_every_engine_writes_the_same_greedy_texts(model: FolderScorer, tmp_path: Path) -> None:
     ours = model.generator.model
-    rows, expected = [model.generator.codec.prompt(prompt) for prompt in PROMPTS], []
+    codec = text_codec.load(aozora.folder())
+    rows, expected = [codec.prompt(prompt) for prompt in PROMPTS], []
     for row in rows:
         inputs = torch.tensor([row])
         ids = ours.generate(inputs, attention_mask=torch.ones_like(inputs), do_sample=False, max_new_tokens=NEW)
