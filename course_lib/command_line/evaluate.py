@@ -188,12 +188,13 @@ def _opened(
 
 def _names(folders: Sequence[Path]) -> list[str]:
     """Return the folders' paths without the first and last parts that all of them have in common."""
-    rows = [[aozora.NAME] if aozora.is_ours(folder) else list(folder.parts) for folder in folders]
+    folders = [Path(aozora.NAME) if aozora.is_ours(folder) else folder for folder in folders]
+    rows = [list(folder.parts) for folder in folders]
     for end in (0, -1):
         while len({row[end] for row in rows}) == 1 and all(len(row) > 1 for row in rows):
             for row in rows:
                 row.pop(end)
-    return ["/".join(row) for row in rows] if len(folders) > 1 else [str(Path(*rows[0]))]
+    return ["/".join(row) for row in rows] if len(folders) > 1 else [str(folders[0])]
 
 
 def _files(path: Path) -> list[Path]:

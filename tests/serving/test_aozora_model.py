@@ -33,11 +33,11 @@ def model() -> FolderScorer:
 
 
 def test_bits_of_a_text_of_ours_and_pairs(model: FolderScorer) -> None:
-    """48 fairy tales that nobody else has: 3.75 bits per character; a character trigram of Aozora Bunko needs above 5."""
+    """48 fairy tales that the model cannot have read: 3.61 bits per character."""
     files = sorted(paths.data("classified/list.csv").parent.glob("tale/*.txt"))
     found = bits.bits(model, [path.read_text(encoding="utf8") for path in files])
     assert found.documents == 48 and found.lost == 0
-    assert found.bits_per_character < 4
+    assert found.bits_per_character < 3.7
     chosen = read_pairs(GRAMMAR)
     accuracies = pairs.accuracies(chosen, pairs.judge(model, chosen))
     assert accuracies["all"].pairs == 504 and accuracies["all"].accuracy >= 0.95
