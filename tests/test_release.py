@@ -106,6 +106,9 @@ def test_packages_with_other_files_are_refused(tmp_path: Path) -> None:
     for name, content in COMMIT.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes(content)
+    weights = source / packages.WEIGHTS
+    weights.parent.mkdir()
+    weights.write_bytes(b"in no package")
     library = {"course_lib/__init__.py": b"version", "course_lib/data/list.csv": b"data"}
     packages.compare(source, [wheel(tmp_path, library), sdist(tmp_path, COMMIT)])
     makes: list[tuple[Callable[[Path, dict[str, bytes]], Path], dict[str, bytes]]] = [(wheel, library), (sdist, COMMIT)]

@@ -1,6 +1,6 @@
 """Loaders for the configuration, model and tokenizer in a Hugging Face folder, based on transformers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -207,10 +207,12 @@ def opening_id(folder: Path) -> int | None:
     return begin if is_end else None
 
 
-def write_generation_ids(model: Path, target: Path) -> None:
-    """Write a generation_config.json with what ends a text of a model folder, and what precedes it, if anything."""
+def write_generation_settings(model: Path, target: Path, keys: Iterable[str]) -> None:
+    """Write a generation_config.json with what ends a text of a model folder, what precedes it, and these keys."""
     config, opening = read_config(model), opening_id(model)
-    ends = end_ids(generation_defaults(model).get("eos_token_id"), config.eos_token_id)
-    ids: dict[str, Any] = {"eos_token_id": [end for end in ends if end < config.vocab_size]}
-    ids |= {} if opening is None else {"bos_token_id": opening, "eos_token_id": opening}
-    write_json(target / GENERATION, ids)
+    own = generation_defaults(model)
+    ends = end_ids(own.get("eos_token_id"), config.eos_token_id)
+    settings: dict[str, Any] = {"eos_token_id": [end for end in ends if end < config.vocab_size]}
+    settings |= {} if opening is None else {"bos_token_id": opening, "eos_token_id": opening}
+    settings |= {key: own[key] for key in keys if own.get(key) is not None}
+    write_json(target / GENERATION, settings)

@@ -18,6 +18,7 @@ from typing import Any
 import typer
 
 from course_lib import files
+from course_lib.checkpoints import aozora
 from course_lib.command_line import from_options, output
 from course_lib.command_line.from_options import notes
 from course_lib.command_line.options import Config, Json, MayHold, Note, Overrides, Profile, Quiet
@@ -49,7 +50,7 @@ def command(name: str, function: Callable[..., Any], help: str) -> Any:
 
     def call(**given: Any) -> None:
         with environment(given["profile"], given["quiet"]):
-            values = {key: given[key] for key in passed}
+            values = {key: _model_folder(given[key], passed[key]) for key in passed}
             if chosen:
                 changes = {key: given[key] for key in of_settings}
                 values[chosen.name] = from_options.settings(
@@ -93,6 +94,13 @@ def environment(profile: str | None, quiet: bool = False) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _model_folder(value: Any, parameter: inspect.Parameter) -> Any:
+    """Return the value of a parameter, with the folder of a model where one is named."""
+    if value is None or Note.MODEL not in notes(parameter):
+        return value
+    return [aozora.named(each) for each in value] if isinstance(value, list) else aozora.named(value)
 
 
 def _require_no_input(target: object, values: Values, parameters: Parameters) -> None:

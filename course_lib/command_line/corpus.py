@@ -223,7 +223,7 @@ def tokenize(
     target: Annotated[Path, output("path of the token files, without .bin or .idx"), Note.PRODUCT],
     workers: Workers = CORES,
     *,
-    tokenizer: Annotated[Path, Option("--tokenizer", help="tokenizer folder", parser=path)],
+    tokenizer: Annotated[Path, Option("--tokenizer", help="tokenizer folder", parser=path), Note.MODEL],
     append_eod: Annotated[bool, Option("--append-eod", help="put </s> after every document")] = False,
 ) -> object:
     """Tokenize a corpus into files of token ids in Megatron's indexed format."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from course_lib import paths
+from course_lib.checkpoints import aozora
+from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.command_line.from_options import FromOptions
 from course_lib.command_line.options import MayHold, Note, output, path
 from course_lib.command_line.output import Shown
@@ -39,8 +41,9 @@ def _may_hold(model: Path, target: Path) -> bool:
 def evaluate(
     models: Annotated[
         list[Path],
-        Argument(metavar="MODEL", help="GPT-2, GPT-NeoX or GPTSAN folders", parser=path),
+        Argument(metavar="MODEL", help="GPT-2, GPT-NeoX or GPTSAN folders, or aozora", parser=path),
         MayHold(_may_hold),
+        Note.MODEL,
     ],
     target: Annotated[Path | None, output("also write the result as JSON"), Note.PRODUCT] = None,
     *,
@@ -76,6 +79,10 @@ def evaluate(
         list[Path] | None,
         Option("--trigram", help="also evaluate a character trigram model of these documents; repeatable", parser=path),
     ] = None,
+    dtype: Annotated[
+        NumberFormat,
+        Option("--dtype", help="number format to compute in; fp32 gives the same figures on every machine"),
+    ] = "fp32",
     settings: Annotated[WindowSettings, FromOptions()],
 ) -> object:
     """Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs.
@@ -95,7 +102,7 @@ def evaluate(
     files = [file for path in data or () for file in _files(path)]
     pairs = read_pairs(minimal_pairs) if minimal_pairs else ()
     inputs = report.Inputs.read(files, pairs, settings, _tasks(tasks or (), limit))
-    results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefix or (), spout)]
+    results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefix or (), spout, dtype)]
     if (inputs.files and trigram) or inputs.pairs:
         results.append(report.evaluate(TRIGRAM, trigram_model(trigram), inputs))
     content = report.to_dict(inputs, results)
@@ -126,9 +133,15 @@ def read_pairs(source: str) -> list[Pair]:
     return pairs.read_pairs(paths.data("minimal_pairs.jsonl") if source == GRAMMAR else Path(source))
 
 
-def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None = None) -> GeneratingModel:
-    """Open a GPT-2 or GPT-NeoX, with a prefix or without, or a GPTSAN, with a spout or without, for evaluation."""
+def open_model(
+    folder: Path, prefix: Path | None = None, spout: int | str | None = None, dtype: NumberFormat = "fp32"
+) -> GeneratingModel:
+    """Open a GPT-2 or GPT-NeoX, with a prefix or without, or a GPTSAN, with a spout or without, for evaluation.
+
+    Weights of another number format are converted to `dtype`: in bf16, bits of two machines differ.
+    """
     from course_lib.checkpoints import model_folder
+    from course_lib.checkpoints.torch_dtypes import TORCH
     from course_lib.gptsan.shape import MODEL_TYPE
     from course_lib.models.families import BY_MODEL_TYPE
 
@@ -139,7 +152,7 @@ def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None
 
         if prefix:
             raise UsageError(f"--prefix: not allowed with {folder}, a GPTSAN model; allowed: GPT-2 and GPT-NeoX")
-        return GPTSanScorer(GPTSanGenerator.open(folder), "none" if spout is None else spout)
+        return GPTSanScorer(GPTSanGenerator.open(folder, dtype=TORCH[dtype]), "none" if spout is None else spout)
     if spout is not None:
         raise UsageError(f"--spout: not allowed with {folder}, a {family} model; allowed: GPTSAN")
     if family not in BY_MODEL_TYPE:
@@ -150,7 +163,7 @@ def open_model(folder: Path, prefix: Path | None = None, spout: int | str | None
     from course_lib.pretrain import text_codec
 
     known = read(prefix) if prefix else None
-    return FolderScorer(Generator(folder, text_codec.load), known)
+    return FolderScorer(Generator(folder, text_codec.load, dtype=TORCH[dtype]), known)
 
 
 def trigram_model(files: Sequence[Path] | None = None) -> Trigram:
@@ -163,16 +176,19 @@ def trigram_model(files: Sequence[Path] | None = None) -> Trigram:
     return Trigram(documents(corpus), normalize)
 
 
-def _opened(folders: Sequence[Path], prefixes: Sequence[Path], spout: str | None) -> Iterator[tuple[str, ScoringModel]]:
+def _opened(
+    folders: Sequence[Path], prefixes: Sequence[Path], spout: str | None, dtype: NumberFormat
+) -> Iterator[tuple[str, ScoringModel]]:
     """Yield (name, model) for each folder without a prefix, and then for each prefix; one model is open at a time."""
     for name, folder in zip(_names(folders), folders, strict=True):
-        yield name, open_model(folder, None, spout)
+        yield name, open_model(folder, None, spout, dtype)
         for prefix in prefixes:
-            yield f"{name} + {prefix.stem}", open_model(folder, prefix, spout)
+            yield f"{name} + {prefix.stem}", open_model(folder, prefix, spout, dtype)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
     """Return the folders' paths without the first and last parts that all of them have in common."""
+    folders = [Path(aozora.NAME) if aozora.is_ours(folder) else folder for folder in folders]
     rows = [list(folder.parts) for folder in folders]
     for end in (0, -1):
         while len({row[end] for row in rows}) == 1 and all(len(row) > 1 for row in rows):

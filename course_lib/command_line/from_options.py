@@ -83,9 +83,13 @@ def options(chosen: SettingsParameter) -> dict[str, inspect.Parameter]:
 def _option(field: "dataclasses.Field[Any]") -> inspect.Parameter | None:
     """Return the option for a setting, whose class checks the value; None if it is no single value."""
     info: Any = field.default
-    members = [each for each in get_args(field.type) if each is not NoneType]
-    is_choice = get_origin(field.type) is Literal
-    kind: Any = str if is_choice or str in members else next(iter(members), field.type)
+    type_ = field.type
+    members = [each for each in get_args(type_) if each is not NoneType]
+    if len(members) == 1 and get_origin(members[0]) is Literal:
+        # A choice that may be unset.
+        type_, members = members[0], list(get_args(members[0]))
+    is_choice = get_origin(type_) is Literal
+    kind: Any = str if is_choice or str in members else next(iter(members), type_)
     if kind not in (bool, int, float, str) or info.default_factory:
         return None
     name = field.name.replace("_", "-")

@@ -9,10 +9,15 @@ from typer import Argument, Option
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.command_line.from_options import FromOptions
-from course_lib.command_line.options import Output, Prompts, path
+from course_lib.command_line.options import Note, Output, Prompts, path
+from course_lib.errors import notify
 from course_lib.generation.config import GenerateConfig
+from course_lib.language.words import tr
+from course_lib.settings import config as configuration
 
-Model = Annotated[Path, Argument(metavar="MODEL", help="a Hugging Face model folder", parser=path)]
+Model = Annotated[
+    Path, Argument(metavar="MODEL", help="a Hugging Face model folder, or aozora", parser=path), Note.MODEL
+]
 
 
 @dataclass
@@ -42,6 +47,7 @@ def convert_megatron(
     tokenizer: Annotated[
         Path | None,
         Option("--tokenizer", help="tokenizer folder to copy; its number of entries is kept", parser=path),
+        Note.MODEL,
     ] = None,
     dtype: Annotated[
         NumberFormat | None, Option("--dtype", help="number format of the weights; default: the checkpoint's")
@@ -55,10 +61,21 @@ def convert_megatron(
 
 def generate(model: Model, prompts: Prompts, settings: Annotated[GenerateConfig, FromOptions()]) -> list[Continued]:
     """Continue raw Japanese texts with a model; normalization, segmentation and its inverse are automatic."""
+    from course_lib.checkpoints import aozora
     from course_lib.generation.generator import Generator
     from course_lib.pretrain import text_codec
 
-    return continued(prompts, Generator(model, text_codec.load).generate(prompts, settings))
+    aozora.tell(model)
+    generator = Generator(model, text_codec.load)
+    tell_own(settings, generator.completed(settings))
+    return continued(prompts, generator.generate(prompts, settings))
+
+
+def tell_own(given: GenerateConfig, completed: GenerateConfig) -> None:
+    """Print the settings that come from the model's own generation_config.json and are not the defaults."""
+    used, default = configuration.to_dict(completed), configuration.to_dict(given.completed({}))
+    if own := [f"{name}={value}" for name, value in used.items() if value != default[name]]:
+        notify(tr("settings of the model's generation_config.json: {values}", values=", ".join(own)))
 
 
 def continued(prompts: Sequence[str], results: Sequence[Sequence[Any]]) -> list[Continued]:

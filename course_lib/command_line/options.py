@@ -26,6 +26,8 @@ class Note(Enum):
     CONFIG = auto()
     # A text that may name a file that the command reads, also as NAME=FILE. All paths are read anyway.
     NAMES_FILE = auto()
+    # Folders of models or tokenizers: aozora stands for the model that comes with the course, and becomes its folder.
+    MODEL = auto()
     # Paths: - stands for standard input, and becomes a file with a copy of it.
     INPUT_FILE = auto()
     # Texts: - stands for standard input, and becomes its text.

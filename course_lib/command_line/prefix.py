@@ -7,8 +7,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from course_lib.command_line.from_options import FromOptions
-from course_lib.command_line.models import Continued
-from course_lib.command_line.options import Output, Prompts, path
+from course_lib.command_line.models import Continued, tell_own
+from course_lib.command_line.options import Note, Output, Prompts, path
 from course_lib.command_line.output import Shown
 from course_lib.generation.config import GenerateConfig
 from course_lib.language.words import tr
@@ -16,7 +16,11 @@ from course_lib.prefix.config import Form
 
 
 def generate(
-    model: Annotated[Path, Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder; it is only read", parser=path)],
+    model: Annotated[
+        Path,
+        Argument(metavar="MODEL", help="a GPT-2 or GPT-NeoX folder, or aozora; it is only read", parser=path),
+        Note.MODEL,
+    ],
     prompts: Prompts,
     settings: Annotated[GenerateConfig, FromOptions()],
     *,
@@ -29,6 +33,7 @@ def generate(
     ] = False,
 ) -> list[Continued]:
     """Continue texts with a model, without a prefix and with each given prefix, side by side."""
+    from course_lib.checkpoints import aozora
     from course_lib.generation.generator import Generator
     from course_lib.models import frozen_base
     from course_lib.prefix.files import read
@@ -38,7 +43,9 @@ def generate(
     pairs = [(prompt, each) for prompt in prompts for each in prefixes]
     # Reject other model families before loading any weights.
     frozen_base.read_config(model)
+    aozora.tell(model)
     generator = Generator(model, text_codec.load, any_base)
+    tell_own(settings, generator.completed(settings))
     results = generator.generate([prompt for prompt, _ in pairs], settings, [each for _, each in pairs])
     return [
         Continued(prompt, [each.text for each in texts], (used.task if used else tr("no prefix")) if prefix else "")
@@ -56,6 +63,7 @@ def convert(
     base: Annotated[
         Path | None,
         Option("--base", help="the model the prefix belongs to; checked, and recorded in the output", parser=path),
+        Note.MODEL,
     ] = None,
     task: Annotated[str | None, Option("--task", help="name of the task; default: as in the file")] = None,
 ) -> object:

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.command_line.from_options import FromOptions
-from course_lib.command_line.models import Continued, continued
+from course_lib.command_line.models import Continued, continued, tell_own
 from course_lib.command_line.options import Note, Output, Prompts, output, path
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
@@ -19,7 +19,11 @@ from course_lib.language.words import tr, tr_noop
 from course_lib.serving.config import AskConfig, Quantization
 
 # Arguments of several commands.
-Model = Annotated[Path, Argument(metavar="MODEL", help="Hugging Face folder of a GPT-NeoX or GPT-2", parser=path)]
+Model = Annotated[
+    Path,
+    Argument(metavar="MODEL", help="Hugging Face folder of a GPT-NeoX or GPT-2, or aozora", parser=path),
+    Note.MODEL,
+]
 FtFolder = Annotated[
     Path,
     Argument(metavar="FOLDER", help="FasterTransformer folder N-gpu, or the folder that holds it", parser=path),
@@ -69,7 +73,9 @@ def ft_import(
     target: Output,
     *,
     tokenizer: Annotated[
-        Path | None, Option("--tokenizer", help="tokenizer folder; default: FOLDER/tokenizer", parser=path)
+        Path | None,
+        Option("--tokenizer", help="tokenizer folder; default: FOLDER/tokenizer", parser=path),
+        Note.MODEL,
     ] = None,
     activation: Annotated[
         str | None, Option("--activation", help="activation function; default: gelu, for GPT-2 gelu_new")
@@ -122,7 +128,7 @@ def ct2_export(
         Option("--quantization", help="number format of the weights; float32 generates the same text as MODEL"),
     ] = "float32",
 ) -> object:
-    """Export a model, with its tokenizer, to the format of CTranslate2."""
+    """Export a model, with its tokenizer and its own settings of sampling, to the format of CTranslate2."""
     _require_ctranslate2()
     from course_lib.serving.ct2 import export
 
@@ -138,12 +144,15 @@ def ct2_generate(
 ) -> list[Continued]:
     """Continue texts with CTranslate2.
 
-    strategy=beam, repetition_penalty and no_repeat_ngram_size are not available.
+    strategy=beam, repetition_penalty and no_repeat_ngram_size are not available, and not taken from the model's own
+    settings.
     """
     _require_ctranslate2()
     from course_lib.serving.ct2_generate import Ct2Generator
 
-    return continued(prompts, Ct2Generator(folder, threads).generate(prompts, settings))
+    generator = Ct2Generator(folder, threads)
+    tell_own(settings, generator.completed(settings))
+    return continued(prompts, generator.generate(prompts, settings))
 
 
 def gguf_export(model: Model, target: Output) -> object:
@@ -216,7 +225,9 @@ def ask(
         Option("--folder", help="the served folder, for its tokenizer and the names of its tasks", parser=path),
     ] = None,
     tokenizer: Annotated[
-        Path | None, Option("--tokenizer", help="tokenizer folder; default: FOLDER/tokenizer", parser=path)
+        Path | None,
+        Option("--tokenizer", help="tokenizer folder; default: FOLDER/tokenizer", parser=path),
+        Note.MODEL,
     ] = None,
     task: Annotated[str | None, Option("--task", help="name or number of the prefix to use; default: none")] = None,
     answer_only: Annotated[bool, Option("--answer-only", help="print what the model adds, without the prompt")] = False,

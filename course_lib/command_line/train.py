@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from course_lib.checkpoints import aozora
 from course_lib.command_line import output
 from course_lib.command_line.from_options import Lists
 from course_lib.command_line.options import Config, Note, Overrides
@@ -195,6 +196,6 @@ def _complete_prefix(settings: PrefixConfig) -> PrefixConfig:
     settings = products.with_data(settings)
     if settings.data.input == products.pairs(settings.task_name):
         products.PAIRS.path()
-    if settings.model.base:
-        return settings
-    return replace(settings, model=replace(settings.model, base=products.base().path() / products.MODEL))
+    base = settings.model.base
+    base = aozora.named(base) if base else products.base().path() / products.MODEL
+    return replace(settings, model=replace(settings.model, base=base))

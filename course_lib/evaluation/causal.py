@@ -88,7 +88,14 @@ class FolderScorer(CausalScorer):
     def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
         """Return a continuation of at most `tokens` tokens for each raw prompt."""
         most = min(tokens, self.max_length - 1 - self.opening_length) if self.max_length else tokens
-        settings = GenerateConfig(strategy="greedy", max_new_tokens=most, min_new_tokens=0)
+        # A score depends on none of the model's own settings.
+        settings = GenerateConfig(
+            strategy="greedy",
+            max_new_tokens=most,
+            min_new_tokens=0,
+            repetition_penalty=1.0,
+            no_repeat_ngram_size=0,
+        )
         if temperature:
             settings = replace(settings, strategy="sampling", top_k=0, top_p=1.0, temperature=temperature)
         prompts = [self._shortened(prompt, most) for prompt in prompts]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from course_lib.checkpoints import compute, model_folder
+from course_lib.checkpoints import compute, model_folder, weight_files
 from course_lib.checkpoints.quiet import quiet
 from course_lib.errors import CourseError
 from course_lib.generation import byte_tokens
@@ -24,6 +24,10 @@ from course_lib.generation.config import GenerateConfig
 from course_lib.generation.prefix_cache import Prefix, Shape, learned_positions, left_padded, past, positions
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
+
+# Weights in half precision up to this size [bytes] are converted to fp32 on a CPU: one without avx512_bf16 takes
+# 4.5 times as long in bf16 (25 M parameters), and each processor would write another text for a seed.
+SMALL = 10**9
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,33 @@ class _Prompt:
 
 
 class Generator:
-    """A model loaded for text generation in its stored dtype, on the GPU if there is one."""
+    """A model loaded for text generation, on the GPU if there is one."""
 
-    def __init__(self, folder: Path, load_codec: Callable[[Path], Codec], any_base: bool = False) -> None:
-        """Load a causal language model; `any_base` accepts prefixes trained on other weights of its shape."""
+    def __init__(
+        self,
+        folder: Path,
+        load_codec: Callable[[Path], Codec],
+        any_base: bool = False,
+        dtype: torch.dtype | str = "auto",
+    ) -> None:
+        """Load a causal language model; `any_base` accepts prefixes trained on other weights of its shape.
+
+        The dtype "auto" is that of the stored weights; on a CPU, half precision up to SMALL becomes fp32. What the
+        folder's generation_config.json says of sampling holds where the settings of a text leave it unset.
+        """
         model_folder.read_config(folder)
         # Load the tokenizer first, so that a bad one fails early; loading the model can take minutes.
         self.codec = load_codec(folder)
-        model = model_folder.load_model(folder)
+        model = model_folder.load_model(folder, dtype)
+        self.own = model_folder.generation_defaults(folder)
         self.folder, self.any_base = folder, any_base
         # Digests of this base that prefixes recorded.
         self.digests: set[str] = set()
         self.device = torch.device(compute.device())
+        is_half = model.dtype in (torch.bfloat16, torch.float16)
+        stored = sum(path.stat().st_size for path in weight_files.files(folder))
+        if dtype == "auto" and self.device.type == "cpu" and is_half and stored <= SMALL:
+            model = model.float()
         self.model = model.to(self.device)
         self.rows = int(model.config.vocab_size)
         ends = model_folder.end_ids(model.generation_config.eos_token_id, self.codec.tokenizer.eos_token_id)
@@ -60,7 +79,7 @@ class Generator:
             raise CourseError(tr("{folder}: names no end-of-text token (eos_token_id)", folder=folder))
         self.end = end = self.ends[0]
         self.begin = end if self.codec.begin is None else self.codec.begin
-        # Discard the folder's own generation defaults, which would replace values that GenerateConfig leaves unset.
+        # transformers would read the folder's own values from here; `completed` takes those that count.
         self.model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end)
 
     @cached_property
@@ -86,6 +105,10 @@ class Generator:
         prefix.require(self.shape, base)
         self.digests.add(base)
 
+    def completed(self, settings: GenerateConfig | None = None) -> GenerateConfig:
+        """Return the settings with what they leave unset: the model's own value, or the default."""
+        return (settings or GenerateConfig()).completed(self.own, self.folder / model_folder.GENERATION)
+
     def generate(
         self,
         prompts: Sequence[str],
@@ -99,7 +122,7 @@ class Generator:
         characters (byte_tokens.py). In sampling, the other prompts affect a prompt's text, because all prompts in a
         batch share one random generator.
         """
-        settings = settings or GenerateConfig()
+        settings = self.completed(settings)
         prefixes = [None] * len(prompts) if prefixes is None else prefixes
         distinct = {id(prefix): prefix for prefix in prefixes if prefix}
         for required in distinct.values():
@@ -116,7 +139,7 @@ class Generator:
         # Prompts are grouped by their longest continuation, because a sequence that ends early takes up positions until
         # the last one ends. They are also grouped by length if a setting examines earlier tokens, because it would
         # examine the padding, too.
-        looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size > 0
+        looks_back = settings.repetition_penalty != 1 or settings.no_repeat_ngram_size != 0
         batches: dict[tuple[int, ...], list[_Prompt]] = {}
         for each in encoded:
             lengths = (len(each.ids), len(each.read)) if looks_back else ()
@@ -163,7 +186,7 @@ class Generator:
         """Return the settings as a GenerationConfig; `max_new_tokens` is that of the longest continuation."""
         names = ["num_return_sequences", "min_new_tokens", "repetition_penalty", "no_repeat_ngram_size"]
         of_strategy = {"sampling": ["top_k", "top_p", "temperature"], "beam": ["length_penalty", "early_stopping"]}
-        names += of_strategy.get(settings.strategy, [])
+        names += of_strategy.get(str(settings.strategy), [])
         return GenerationConfig(
             do_sample=settings.strategy == "sampling",
             num_beams=settings.beams,

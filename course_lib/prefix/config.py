@@ -8,6 +8,7 @@ from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 from typing_extensions import override
 
+from course_lib.checkpoints import aozora
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.models.config import ModelConfig as BaseShape
@@ -36,7 +37,7 @@ RATES: dict[Way, tuple[float, ...]] = {
 class ModelConfig:
     """The base model and the prefix to train for it."""
 
-    base: Path | None = setting(None, "folder of the base, a GPT-2 or GPT-NeoX; unset: the profile's base")
+    base: Path | None = setting(None, "folder of the base, a GPT-2 or GPT-NeoX, or aozora; unset: the profile's base")
     shape: str = setting("gpt-neox-3.6b.yaml", "settings file of a run; the memory planner uses its model without base")
     method: Literal["mlp", "embedding", "full"] = setting(
         "mlp",
@@ -56,7 +57,7 @@ class ModelConfig:
         """Return the model settings of `base` or, if it is unset, those in the run settings file `shape`."""
         if self.base is None:
             return config.load(PretrainConfig, self.shape).model
-        path = self.base / "config.json"
+        path = aozora.named(self.base) / "config.json"
         content = read_json(path)
         if (family := content.get("model_type")) not in BY_MODEL_TYPE:
             raise CourseError(f"{path}: a {family} model cannot take a prefix; allowed: {', '.join(BY_MODEL_TYPE)}")

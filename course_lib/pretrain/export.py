@@ -20,7 +20,7 @@ from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.checkpoints.training_state import Weights, read_weights
 from course_lib.errors import CourseError, one_line
 from course_lib.files import final_name, read_record
-from course_lib.generation.config import MAX_NEW_TOKENS, GenerateConfig
+from course_lib.generation.config import MAX_NEW_TOKENS, SAMPLING
 from course_lib.models.causal import CausalConfig, CausalModel, model_config
 from course_lib.models.families import BY_ARCHITECTURE, BY_MODEL_TYPE
 from course_lib.pretrain.config import PretrainConfig
@@ -211,12 +211,9 @@ def _build(
 
 def _generation_defaults(shape: CausalConfig, tokens: int) -> GenerationConfig:
     """Return the defaults of `course generate`; an empty prompt starts with eos, as documents do in training."""
-    defaults = GenerateConfig()
     return GenerationConfig(
         do_sample=True,
-        top_k=defaults.top_k,
-        top_p=defaults.top_p,
-        temperature=defaults.temperature,
+        **SAMPLING,
         max_new_tokens=min(MAX_NEW_TOKENS, max(1, shape.max_position_embeddings // 2)),
         bos_token_id=shape.eos_token_id,
         eos_token_id=shape.eos_token_id,

@@ -17,10 +17,11 @@ import torch
 from ctranslate2.converters.transformers import GPT2Loader, GPTNeoXLoader
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.model_folder import end_ids, write_generation_ids
+from course_lib.checkpoints.model_folder import end_ids, write_generation_settings
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
+from course_lib.generation.config import SAMPLING
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
 from course_lib.pretrain import text_codec
@@ -28,6 +29,8 @@ from course_lib.serving.config import Quantization
 from course_lib.serving.ft_source import require_plain
 from course_lib.serving.layout import CONVERSION
 
+# What CTranslate2 can follow of a model's own settings.
+OWN = ("do_sample", *SAMPLING)
 # Added to the logits of embedding rows without a token; this is the lowest finite float16 value
 NEVER = -65504.0
 
@@ -82,7 +85,7 @@ def export(source: Path, target: Path, quantization: Quantization = "float32") -
         spec.optimize(quantization=quantization)
         spec.save(str(folder))
         copy_tokenizer(source, folder, config.max_position_embeddings)
-        write_generation_ids(source, folder)
+        write_generation_settings(source, folder, OWN)
         record = {
             "format": f"CTranslate2 {ctranslate2.__version__}",
             "quantization": quantization,

@@ -12,6 +12,7 @@ from typing import Any
 
 import ctranslate2
 
+from course_lib.checkpoints.model_folder import GENERATION, generation_defaults
 from course_lib.errors import CourseError, UsageError, one_line
 from course_lib.files import read_json, require_file
 from course_lib.generation import byte_tokens
@@ -33,6 +34,7 @@ class Ct2Generator:
         self.end = self.tokens.index(end)
         self.folder, self.threads = folder, threads
         self.codec = text_codec.load(folder)
+        self.own = generation_defaults(folder)
         self.table = byte_tokens.of_tokenizer(self.codec.tokenizer, len(self.tokens))
         self.positions = int(self.codec.tokenizer.model_max_length)
         ends = [end for end in self.codec.ends if end < len(self.tokens)]
@@ -44,6 +46,10 @@ class Ct2Generator:
             return ctranslate2.Generator(str(self.folder), intra_threads=self.threads)
         except (RuntimeError, ValueError) as error:
             raise CourseError(f"{self.folder}: not readable by CTranslate2: {one_line(error)}") from error
+
+    def completed(self, settings: GenerateConfig | None = None) -> GenerateConfig:
+        """Return the settings with what they leave unset: the model's own value, or the default."""
+        return (settings or GenerateConfig()).completed(self.own, self.folder / GENERATION)
 
     def generate(self, prompts: Sequence[str], settings: GenerateConfig | None = None) -> list[list[Generated]]:
         """Return `num_return_sequences` texts for each raw prompt; an empty prompt starts a new document."""
@@ -58,11 +64,11 @@ class Ct2Generator:
         self, rows: Sequence[Sequence[int]], settings: GenerateConfig | None = None
     ) -> list[list[list[int]]]:
         """Return `num_return_sequences` lists of new ids for each input sequence, without the end-of-text token."""
-        settings = settings or GenerateConfig()
+        settings = self.completed(settings)
         _require_possible(settings)
         options: dict[str, Any] = {"min_length": settings.min_new_tokens, "end_token": self.ends}
         if settings.strategy == "sampling":
-            options |= {"sampling_topk": min(settings.top_k, len(self.tokens)), "sampling_topp": settings.top_p}
+            options |= {"sampling_topk": min(settings.top_k or 0, len(self.tokens)), "sampling_topp": settings.top_p}
             options["sampling_temperature"] = settings.temperature
             options["num_hypotheses"] = settings.num_return_sequences
             # CTranslate2 reads the seed when a thread first samples, so the model is opened again

@@ -27,6 +27,10 @@ from course_lib.world.check import check
 
 # Next tokens that are shown, and tokens of one continuation.
 SHOWN, LENGTH = 8, 80
+# The page's controls decide, not the model's own settings: the next tokens that it shows know no penalty.
+WRITING = GenerateConfig(
+    strategy="sampling", max_new_tokens=LENGTH, top_p=1.0, repetition_penalty=1.0, no_repeat_ngram_size=0, seed=None
+)
 START = "ある町に、"
 # A sentence of a letter, for the task `plain`; `title` has learned whole texts.
 LETTER = "友だちの結衣と一緒に、水族館へ行きました。"
@@ -91,13 +95,13 @@ class Models:
 
     def continue_text(self, text: str, temperature: float, top_k: int) -> str:
         """Return a text with a sampled continuation."""
-        how = GenerateConfig(max_new_tokens=LENGTH, top_k=top_k, top_p=1.0, temperature=temperature, seed=None)
+        how = replace(WRITING, top_k=top_k, temperature=temperature)
         with self.lock:
             return self.gpt2.generate([text], self._fitting(text, how))[0][0].text
 
     def answers(self, text: str) -> list[str]:
         """Return the greedy continuation of the base, and the answer with the prefix of each task."""
-        how = self._fitting(text, GenerateConfig(strategy="greedy", max_new_tokens=LENGTH))
+        how = self._fitting(text, replace(WRITING, strategy="greedy"))
         with self.lock:
             rows = self.gpt2.generate([text] * (1 + len(self.tasks)), how, [None, *self.tasks.values()])
         return [row[0].continuation.strip() for row in rows]

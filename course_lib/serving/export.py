@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.model_folder import write_generation_ids
+from course_lib.checkpoints.model_folder import write_generation_settings
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer, has_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError, UsageError
 from course_lib.files import atomic_folder, human_size, require_other, write_json
+from course_lib.generation.config import CHOOSING
 from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
@@ -93,7 +94,8 @@ def export(
         if has_tokenizer(model):
             (folder / TOKENIZER).mkdir()
             copy_tokenizer(model, folder / TOKENIZER, config.positions or origin.lacks["max_position_embeddings"])
-            write_generation_ids(model, folder / TOKENIZER)
+            # Requests to a server say how they sample; `course ft import` gives the settings back to the model.
+            write_generation_settings(model, folder / TOKENIZER, CHOOSING)
         else:
             origin.notes.append(f"{model.resolve().name} has no tokenizer: {TOKENIZER}/ is not written")
         record = {

@@ -18,11 +18,12 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from course_lib.checkpoints import weight_files
-from course_lib.checkpoints.model_folder import generation_defaults
+from course_lib.checkpoints.model_folder import GENERATION, generation_defaults
 from course_lib.checkpoints.tokenizer_files import copy_tokenizer
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import UsageError
 from course_lib.files import atomic_folder, require_other, write_json
+from course_lib.generation.config import CHOOSING
 from course_lib.generation.prefix_cache import Shape
 from course_lib.language.words import tr
 from course_lib.models import frozen_base
@@ -85,15 +86,12 @@ def import_folder(source: Path, target: Path, tokenizer: Path | None = None, giv
     with atomic_folder(target) as folder:
         weight_files.write(_weights(found, shape.tie_word_embeddings), folder, weight_files.SHARD)
         shape.save_pretrained(folder)
-        # Of an export by this course: all ends of a text, and what precedes it.
-        ids = (
-            {key: generation_defaults(tokenizer).get(key) for key in ("bos_token_id", "eos_token_id")}
-            if tokenizer
-            else {}
-        )
-        defaults = GenerationConfig.from_model_config(shape)
-        defaults.update(**{key: value for key, value in ids.items() if value is not None})
-        defaults.save_pretrained(folder)
+        GenerationConfig.from_model_config(shape).save_pretrained(folder)
+        # Of an export by this course: all ends of a text, what precedes it, and how the next token is chosen.
+        own = generation_defaults(tokenizer) if tokenizer else {}
+        keys = ("bos_token_id", "eos_token_id", *CHOOSING)
+        settings = {key: own[key] for key in keys if own.get(key) is not None}
+        write_json(folder / GENERATION, generation_defaults(folder) | settings)
         if tokenizer:
             copy_tokenizer(tokenizer, folder, shape.max_position_embeddings)
         digest = frozen_base.digest(folder)

@@ -8,6 +8,8 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from course_lib import files
+from course_lib.checkpoints import aozora
 from course_lib.errors import CourseError
 from course_lib.workspace import archive, chapters
 from course_lib.workspace import products as workspace
@@ -23,10 +25,14 @@ sha256sum --check --ignore-missing SHA256SUMS && course run {number} --from-cach
 
 
 def pack(folder: Path) -> None:
-    """Write tiny-N.zip for each chapter: its products and all that they are built from.
+    """Write tiny-N.zip for each chapter: its products and all that they are built from; and the weights of aozora.
 
-    Raises CourseError if a product is missing or stale.
+    Raises CourseError if a product is missing or stale, or if the weights are not those that the course would accept.
     """
+    weights = aozora.folder() / aozora.WEIGHTS
+    if files.sha256(weights) != aozora.DIGEST:
+        raise CourseError(f"{weights}: its SHA-256 is not DIGEST in course_lib/checkpoints/aozora.py; set it there")
+    shutil.copyfile(weights, folder / aozora.ASSET)
     for chapter in chapters.CHAPTERS:
         products = workspace.with_inputs(chapter.products())
         for name, state in workspace.states(products).items():

@@ -1,4 +1,4 @@
-"""Adds the bundled texts to the wheel: data/ becomes course_lib/data. hatchling calls this module."""
+"""Adds data/ to the wheel, as course_lib/data, without the weights of its model. hatchling calls this module."""
 
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,11 @@ class BundledTexts(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the folder, but not in an editable install: Python would take it for the library."""
-        if version != "editable":
-            build_data["force_include"][str(Path(self.root, "data"))] = "course_lib/data"
+        """Add the files, but not in an editable install: Python would take the folder for the library."""
+        if version == "editable":
+            return
+        data = Path(self.root, "data")
+        for path in sorted(data.rglob("*")):
+            # course_lib/checkpoints/aozora.py takes the weights from the page of the release.
+            if path.is_file() and path.suffix != ".safetensors":
+                build_data["force_include"][str(path)] = f"course_lib/data/{path.relative_to(data).as_posix()}"
