@@ -106,7 +106,7 @@ def table(results: Mapping[str, Mapping[str, Accuracy]]) -> str:
     for phenomenon, known in first.items():
         name = tr(ALL) if phenomenon == ALL else phenomenon
         measured = [_shown(accuracies[phenomenon]) for accuracies in results.values()]
-        theirs = [f"{accuracies[phenomenon]:.1f}" for accuracies in published.values()]
+        theirs = [f"{accuracies[phenomenon]:.2f}" for accuracies in published.values()]
         rows.append([name, str(known.pairs), *measured, *theirs])
     lines = aligned(rows, right=range(1, len(rows[0])))
     lines.append(tr("accuracy [%], interval of 95 % by bootstrap; chance: 50 %"))

@@ -61,7 +61,10 @@ def test_a_copy_is_found_however_it_is_typed() -> None:
 
 def test_prompts_are_the_beginnings_of_the_first_long_documents() -> None:
     settings = CopySettings(texts=2, prompt=3)
-    assert copies.prompts(["あいう", "あいうえ", "かきくけこ", "さしすせ"], settings) == [("あいう", "え"), ("かきく", "けこ")]
+    assert copies.prompts(["あいう", "あいうえ", "かきくけこ", "さしすせ"], settings) == [
+        ("あいう", "え"),
+        ("かきく", "けこ"),
+    ]
 
 
 def test_held_out_text_is_as_long_as_the_longest_text_of_its_prompt() -> None:

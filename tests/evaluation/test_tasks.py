@@ -202,6 +202,30 @@ def test_a_task_whose_data_is_loaded_by_a_script_is_refused_in_one_line(
     assert "belebele_jpn_Jpan" in line and "docs/evaluation.md" in line
 
 
+def test_the_task_of_the_docs_on_files_of_jglue_is_that_of_the_leaderboard(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="utf8")
+    _, task = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    choices = {f"choice{number}": word for number, word in enumerate("春夏秋冬朝")}
+    rows = [
+        {"q_id": at, "question": f"{word}？", "label": at % 5} | choices for at, word in enumerate("あいうえおかき")
+    ]
+    monkeypatch.chdir(tmp_path)
+    Path("JGLUE/datasets/jcommonsenseqa-v1.1").mkdir(parents=True)
+    for part in ("train", "valid"):
+        write(Path(f"JGLUE/datasets/jcommonsenseqa-v1.1/{part}-v1.1.json"), rows)
+    Path("docs.yaml").write_text(task, encoding="utf8")
+    source = Path(lm_eval.__file__).parent / "tasks" / "japanese_leaderboard" / "ja_leaderboard_jcommonsenseqa.py"
+    Path(source.name).write_text(source.read_text(encoding="utf8"), encoding="utf8")
+    own = leaderboard(Path(), "jcommonsenseqa", rows)
+    found = evaluate(capsys, str(model), "--tasks", "docs.yaml", "--tasks", str(own))["models"][0]["tasks"]
+    assert [score["task"] for score in found] == ["jcommonsenseqa", "own_jcommonsenseqa"]
+    assert {(score["metric"], score["shots"], score["examples"], score["value"]) for score in found} == {
+        ("acc", 3, len(rows), found[0]["value"])
+    }
+
+
 @pytest.mark.rehearse  # lm-evaluation-harness reads all its tasks first
 def test_a_group_says_which_of_its_tasks_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets

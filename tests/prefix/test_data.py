@@ -174,7 +174,11 @@ def test_a_text_too_long_for_the_base_is_left_out_or_cut_and_counted(tmp_path, f
 def test_a_prompt_too_long_for_the_base_is_left_out(tmp_path):
     words = bases.folder(tmp_path, "gpt2")
     long = "勉強している。" * 20
-    pairs = [{"prompt": long, "target": "勉強"}, {"prompt": "勉強", "target": long}, {"prompt": "勉強", "target": "大学"}]
+    pairs = [
+        {"prompt": long, "target": "勉強"},
+        {"prompt": "勉強", "target": long},
+        {"prompt": "勉強", "target": "大学"},
+    ]
     path = write(tmp_path / "t.jsonl", pairs)
     values = {"model": {"base": str(words)}, "data": {"input": str(path), "form": "pairs", "dev_size": 0}}
     runs = [PrefixRun(build(PrefixConfig, values, [f"data.too_long={way}"])) for way in ("skip", "cut")]
