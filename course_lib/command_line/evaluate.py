@@ -121,9 +121,9 @@ def evaluate(
     pairs = read_pairs(minimal_pairs) if minimal_pairs else ()
     inputs = report.Inputs.read(files, pairs, settings, _tasks(tasks or (), limit))
     learned = [file for path in training or () for file in _files(path)]
-    for file in learned:
-        if next(report.documents([file]), None) is None:
-            raise CourseError(f"{file}: no document in it")
+    for source in learned:
+        if next(report.documents([source]), None) is None:
+            raise CourseError(f"{source}: no document in it")
     prompts = copies.prompts(report.documents(files), settings) if training else []
     results, written = list[report.Result](), copies.Texts()
     for name, model in _opened(models, prefix or (), spout):

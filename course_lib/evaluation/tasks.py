@@ -114,7 +114,7 @@ def _scripts(manager: TaskManager, name: str) -> str:
     """Return the message on a task or group of tasks whose data is loaded by a script."""
     members = manager.task_index[name].cfg or {}
     tasks = [each for each in members.get("task", ()) if isinstance(each, str)] if "group" in members else []
-    refused, others = [], []
+    refused, others = list[str](), list[str]()
     for task in tasks or [name]:
         try:
             manager.load([task])

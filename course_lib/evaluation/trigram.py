@@ -10,7 +10,8 @@ Goodman 1998, "An Empirical Study of Smoothing Techniques for Language Modeling"
 https://dash.harvard.edu/handle/1/25104739.
 
 An n-gram is stored as an integer, its key: 21 bits for each character. The training text is read once. Memory holds
-the different trigrams as a sorted array of keys and their counts, and AT_ONCE characters of the text.
+the different trigrams as a sorted array of keys and their counts, and AT_ONCE characters of the text: 170 million
+characters of fiction have 11 million different trigrams, and take 21 s and 1.1 GB.
 """
 
 import copy

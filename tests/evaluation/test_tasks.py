@@ -217,7 +217,7 @@ def test_the_task_of_the_docs_on_files_of_jglue_is_that_of_the_leaderboard(
         write(Path(f"JGLUE/datasets/jcommonsenseqa-v1.1/{part}-v1.1.json"), rows)
     Path("docs.yaml").write_text(task, encoding="utf8")
     source = Path(lm_eval.__file__).parent / "tasks" / "japanese_leaderboard" / "ja_leaderboard_jcommonsenseqa.py"
-    Path(source.name).write_text(source.read_text(encoding="utf8"), encoding="utf8")
+    Path("own_jcommonsenseqa.py").write_text(source.read_text(encoding="utf8"), encoding="utf8")
     own = leaderboard(Path(), "jcommonsenseqa", rows)
     found = evaluate(capsys, str(model), "--tasks", "docs.yaml", "--tasks", str(own))["models"][0]["tasks"]
     assert [score["task"] for score in found] == ["jcommonsenseqa", "own_jcommonsenseqa"]
@@ -228,7 +228,6 @@ def test_the_task_of_the_docs_on_files_of_jglue_is_that_of_the_leaderboard(
 
 @pytest.mark.rehearse  # lm-evaluation-harness reads all its tasks first
 def test_a_group_says_which_of_its_tasks_remain(monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
     from course_lib.evaluation.tasks import Tasks
 
     def load_dataset(path: str, *_: Any, **__: Any) -> None:
@@ -236,7 +235,7 @@ def test_a_group_says_which_of_its_tasks_remain(monkeypatch: pytest.MonkeyPatch)
             raise RuntimeError(f"Dataset scripts are no longer supported, but found {Path(path).name}.py")
         raise ConnectionError(f"Couldn't reach {path!r} on the Hub")
 
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
     refused = [f"ja_leaderboard_{name}" for name in ("jaqket_v2", "jcommonsenseqa", "jnli", "jsquad", "marc_ja")]
     rest = [f"ja_leaderboard_{name}" for name in ("mgsm", "xlsum", "xwinograd")]
     with pytest.raises(UsageError) as error:
