@@ -258,6 +258,7 @@ INPUTS = (
     "corpus webtext a.txt -o b.txt --set filters.quality=b.txt --set filters.min_quality=0",
     "evaluate model --data a.txt -o link.txt",
     "evaluate model --data b.txt --trigram a.txt -o a.txt",
+    "evaluate model --data b.txt --training a.txt -o a.txt",
     "evaluate model --minimal-pairs a.txt -o a.txt",
     "evaluate model --tasks c.yaml -o c.yaml",
     "evaluate model --data a.txt -o model/config.json",

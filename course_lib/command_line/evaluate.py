@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,10 +15,10 @@ from course_lib.command_line.from_options import FromOptions
 from course_lib.command_line.options import MayHold, Note, output, path
 from course_lib.command_line.output import Shown
 from course_lib.errors import CourseError, UsageError
+from course_lib.evaluation.copies import CopySearch, CopySettings
 from course_lib.evaluation.pairs import Pair
-from course_lib.evaluation.scoring import GeneratingModel, ScoringModel
+from course_lib.evaluation.scoring import GeneratingModel
 from course_lib.evaluation.trigram import Trigram
-from course_lib.evaluation.windows import WindowSettings
 from course_lib.files import atomic_write, inner_suffix, read_json
 from course_lib.language.words import tr
 from course_lib.unmarked import json_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from course_lib.evaluation.tasks import Tasks
 
 GRAMMAR, WORLD = "grammar", "world"
-TRIGRAM = "character trigram"
+TRIGRAM, UNIGRAM = "character trigram", "character unigram"
 # Keys of the result in JSON.
 RESULT = {"data", "window", "stride", "models"}
 
@@ -55,7 +56,7 @@ def evaluate(
         str | None,
         Option(
             "--minimal-pairs",
-            help="also judge minimal pairs: grammar, world (facts of the small world), or JSONL: "
+            help="also judge minimal pairs: grammar, world (facts of the small world), a clone of JBLiMP, or JSONL: "
             '"phenomenon", "good", "bad"',
         ),
         Note.NAMES_FILE,
@@ -83,16 +84,40 @@ def evaluate(
         NumberFormat,
         Option("--dtype", help="number format to compute in; fp32 gives the same figures on every machine"),
     ] = "fp32",
-    settings: Annotated[WindowSettings, FromOptions()],
+    training: Annotated[
+        list[Path] | None,
+        Option(
+            "--training",
+            help="what the models have learned: also evaluate a character unigram and trigram model of these documents "
+            "on --data, and search texts that each MODEL writes for spans copied from them; repeatable",
+            parser=path,
+        ),
+    ] = None,
+    top_p: Annotated[
+        list[float] | None,
+        Option(
+            "--top-p",
+            min=0.01,
+            max=1,
+            help="copied spans: a token is drawn from this share of the probability; repeatable; "
+            "default: 0.75, 0.95 and 1, with GPTSAN 1",
+        ),
+    ] = None,
+    settings: Annotated[CopySettings, FromOptions()],
 ) -> object:
-    """Measure models side by side: bits per character of raw text, and accuracy on Japanese minimal pairs.
+    """Measure models side by side: bits per character of raw text, minimal pairs, and copies of the training text.
 
     Bits count all tokens of a document and its end token, over all raw characters but line breaks, those that
     normalization changes included; `lost` is the share of characters that the model's tokens do not restore. Minimal
     pairs are also judged by a character trigram model, by default of the texts that the models of COURSE_PROFILE learn.
+    With --training, each MODEL continues the beginnings of the documents of --data; the share of windows of 20, 30 and
+    50 characters that stand in the training text is printed beside the same share of the documents themselves.
     """
-    from course_lib.evaluation import report
+    from course_lib.evaluation import copies, report
+    from course_lib.japanese import normalize
 
+    if training and (trigram or not data):
+        raise UsageError("--training: needs --data, documents that the models have not learned, and no --trigram")
     if not data and not minimal_pairs and not tasks:
         raise UsageError(tr("--data, --minimal-pairs, --tasks: none is set; give at least one of them"))
     if limit is not None and (limit < 1 or not tasks):
@@ -102,8 +127,23 @@ def evaluate(
     files = [file for path in data or () for file in _files(path)]
     pairs = read_pairs(minimal_pairs) if minimal_pairs else ()
     inputs = report.Inputs.read(files, pairs, settings, _tasks(tasks or (), limit))
-    results = [report.evaluate(name, model, inputs) for name, model in _opened(models, prefix or (), spout, dtype)]
-    if (inputs.files and trigram) or inputs.pairs:
+    learned = [file for path in training or () for file in _files(path)]
+    for source in learned:
+        if next(report.documents([source]), None) is None:
+            raise CourseError(f"{source}: no document in it")
+    prompts = copies.prompts(report.documents(files), settings) if training else []
+    results, written = list[report.Result](), copies.Texts()
+    for name, model in _opened(models, prefix or (), spout, dtype):
+        results.append(report.evaluate(name, model, inputs))
+        if training:
+            written |= report.samples(name, model, prompts, settings, top_p)
+    if training:
+        search = copies.CopySearch(copies.beside_held_out(written, prompts), normalize)
+        counted = _searched_and_counted(learned, search)
+        results.append(report.evaluate(UNIGRAM, counted.unigram(), replace(inputs, pairs=())))
+        results.append(report.evaluate(TRIGRAM, counted, inputs))
+        results = report.with_copies(results, search.copies())
+    elif (inputs.files and trigram) or inputs.pairs:
         results.append(report.evaluate(TRIGRAM, trigram_model(trigram), inputs))
     content = report.to_dict(inputs, results)
     if target:
@@ -176,9 +216,23 @@ def trigram_model(files: Sequence[Path] | None = None) -> Trigram:
     return Trigram(documents(corpus), normalize)
 
 
+def _searched_and_counted(files: Sequence[Path], search: CopySearch[tuple[str, str]]) -> Trigram:
+    """Return a character trigram model of the normalized documents in files, which the search reads, too.
+
+    One pass for both: normalization takes two thirds of the time.
+    """
+    from course_lib.evaluation.report import documents
+    from course_lib.japanese import normalize
+    from course_lib.notebooks.progress import progress
+
+    with progress(None, "char", "training text") as bar:
+        normalized = map(normalize, documents(files))
+        return Trigram(search.reading(normalized, bar), normalize, normalized=True)
+
+
 def _opened(
     folders: Sequence[Path], prefixes: Sequence[Path], spout: str | None, dtype: NumberFormat
-) -> Iterator[tuple[str, ScoringModel]]:
+) -> Iterator[tuple[str, GeneratingModel]]:
     """Yield (name, model) for each folder without a prefix, and then for each prefix; one model is open at a time."""
     for name, folder in zip(_names(folders), folders, strict=True):
         yield name, open_model(folder, None, spout, dtype)

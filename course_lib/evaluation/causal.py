@@ -69,6 +69,8 @@ class CausalScorer:
 class FolderScorer(CausalScorer):
     """The model of a `Generator` as a `GeneratingModel`."""
 
+    default_top_p = (0.75, 0.95, 1.0)
+
     def __init__(self, generator: Generator, prefix: Prefix | None = None) -> None:
         """Take the model and the codec of a generator, and the prefix before every text."""
         if prefix is not None:
@@ -85,7 +87,14 @@ class FolderScorer(CausalScorer):
 
         super().__init__(generator.model, encode, decode, generator.begin, generator.end, values)
 
-    def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
+    def complete(
+        self,
+        prompts: Sequence[str],
+        tokens: int,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> list[str]:
         """Return a continuation of at most `tokens` tokens for each raw prompt."""
         most = min(tokens, self.max_length - 1 - self.opening_length) if self.max_length else tokens
         # A score depends on none of the model's own settings.
@@ -97,7 +106,9 @@ class FolderScorer(CausalScorer):
             no_repeat_ngram_size=0,
         )
         if temperature:
-            settings = replace(settings, strategy="sampling", top_k=0, top_p=1.0, temperature=temperature)
+            settings = replace(settings, strategy="sampling", top_k=0, top_p=top_p, temperature=temperature)
+        if seed is not None:
+            settings = replace(settings, seed=seed)
         prompts = [self._shortened(prompt, most) for prompt in prompts]
         answers = self.generator.generate(prompts, settings, [self.loaded_prefix] * len(prompts))
         return [generated.continuation for (generated,) in answers]

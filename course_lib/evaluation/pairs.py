@@ -16,6 +16,7 @@ import numpy as np
 
 from course_lib.documents import json_objects, read_batches
 from course_lib.errors import CourseError
+from course_lib.evaluation import jblimp
 from course_lib.evaluation.bootstrap import mean_interval
 from course_lib.evaluation.scoring import ScoringModel
 from course_lib.evaluation.windows import WindowSettings, score
@@ -45,13 +46,26 @@ class Accuracy:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Return the pairs of a JSONL file: one object with "phenomenon", "good" and "bad" per line, and any other keys."""
+    """Return the pairs of a JSONL file: one object with "phenomenon", "good" and "bad" per line, and any other keys.
+
+    JBLiMP's file, or the folder of its repository, is read with the keys that it has.
+    """
+    if path.is_dir():
+        path = path / jblimp.FILE
+        if not path.is_file():
+            raise CourseError(
+                f"{path}: not found; allowed: a JSONL file of minimal pairs, or a clone of {jblimp.SOURCE}"
+            )
     pairs: list[Pair] = []
+    names = ("good", "bad")
     for batch in read_batches(path):
-        for number, row in json_objects(batch, "phenomenon", "good", "bad"):
-            pair = Pair(row["phenomenon"], row["good"], row["bad"])
+        if not pairs and jblimp.KEYS[0].encode() in batch.lines[0]:
+            names = jblimp.KEYS
+        good, bad = names
+        for number, row in json_objects(batch, "phenomenon", *names):
+            pair = Pair(row["phenomenon"], row[good], row[bad])
             if not all(text.strip() for text in vars(pair).values()) or pair.good == pair.bad:
-                raise CourseError(f'{path}, line {number}: expected two different texts "good" and "bad"')
+                raise CourseError(f'{path}, line {number}: expected two different texts "{good}" and "{bad}"')
             pairs.append(pair)
     if not pairs:
         raise CourseError(f"{path}: no pair in it")
@@ -82,14 +96,23 @@ def _accuracy(values: Sequence[float]) -> Accuracy:
 
 
 def table(results: Mapping[str, Mapping[str, Accuracy]]) -> str:
-    """Return {model name: {phenomenon: accuracy}} as a text table [%]: a line per phenomenon, a column per model."""
+    """Return {model name: {phenomenon: accuracy}} as a text table [%]: a line per phenomenon, a column per model.
+
+    Pairs of JBLiMP have a column for each model of its authors, too.
+    """
     first = next(iter(results.values()))
-    rows = [[tr("phenomenon"), tr("pairs"), *results]]
+    published = jblimp.published({phenomenon: known.pairs for phenomenon, known in first.items()})
+    rows = [[tr("phenomenon"), tr("pairs"), *results, *map(tr, published)]]
     for phenomenon, known in first.items():
         name = tr(ALL) if phenomenon == ALL else phenomenon
-        rows.append([name, str(known.pairs), *(_shown(accuracies[phenomenon]) for accuracies in results.values())])
+        measured = [_shown(accuracies[phenomenon]) for accuracies in results.values()]
+        theirs = [f"{accuracies[phenomenon]:.2f}" for accuracies in published.values()]
+        rows.append([name, str(known.pairs), *measured, *theirs])
     lines = aligned(rows, right=range(1, len(rows[0])))
-    return "\n".join([*lines, tr("accuracy [%], interval of 95 % by bootstrap; chance: 50 %")])
+    lines.append(tr("accuracy [%], interval of 95 % by bootstrap; chance: 50 %"))
+    if published:
+        lines.append(tr(jblimp.NOTE, models=", ".join(results)))
+    return "\n".join(lines)
 
 
 def _shown(value: Accuracy) -> str:

@@ -1,14 +1,15 @@
 """One evaluation of several models: on documents, minimal pairs and tasks of a harness, as a table and as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.documents import read_texts
 from course_lib.errors import CourseError
-from course_lib.evaluation import bits, pairs
+from course_lib.evaluation import bits, copies, pairs
 from course_lib.evaluation.bits import Bits
+from course_lib.evaluation.copies import Copies, CopySettings, Prompt, Texts
 from course_lib.evaluation.pairs import Accuracy, Pair
 from course_lib.evaluation.scoring import GeneratingModel, ScoringModel, one_line
 from course_lib.evaluation.windows import WindowSettings
@@ -52,6 +53,8 @@ class Result:
     bits: Bits | None
     minimal_pairs: dict[str, Accuracy] | None
     tasks: "list[Score] | None" = None
+    # By sampling setting.
+    copies: dict[str, Copies] | None = None
 
 
 def documents(files: Sequence[Path]) -> Iterator[str]:
@@ -75,6 +78,31 @@ def evaluate(name: str, model: ScoringModel, inputs: Inputs) -> Result:
     return Result(name, measured, judged, scores)
 
 
+def samples(
+    name: str,
+    model: GeneratingModel,
+    prompts: Sequence[Prompt],
+    settings: CopySettings,
+    top_p: Sequence[float] | None = None,
+) -> Texts:
+    """Return the texts that a model writes after the prompts, by its name and the sampling setting."""
+    found = {}
+    chosen = top_p or model.default_top_p
+    with progress(len(prompts) * len(chosen), "text", name) as bar:
+        for share in chosen:
+            found[name, f"top-p {share:g}"] = copies.samples(model, prompts, settings, share, bar)
+    return found
+
+
+def with_copies(results: Sequence[Result], found: Mapping[tuple[str, str], Copies]) -> list[Result]:
+    """Return results with the copies of each model by sampling setting, and a result for held-out text."""
+    rows = [*results, Result(copies.HELD_OUT, None, None)]
+    return [
+        replace(row, copies={setting: each for (name, setting), each in found.items() if name == row.model} or None)
+        for row in rows
+    ]
+
+
 def table(results: Sequence[Result]) -> str:
     """Return the figures of all models as text tables."""
     measured = [(result.model, result.bits) for result in results if result.bits]
@@ -88,6 +116,8 @@ def table(results: Sequence[Result]) -> str:
         parts.append(pairs.table(judged))
     if scored := {result.model: result.tasks for result in results if result.tasks}:
         parts.append(_tasks_table(scored))
+    if searched := {result.model: result.copies for result in results if result.copies}:
+        parts.append(copies.table(searched))
     return "\n\n".join(parts)
 
 

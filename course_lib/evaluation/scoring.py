@@ -62,11 +62,23 @@ class ScoringModel(Protocol):
 class GeneratingModel(ScoringModel, Protocol):
     """A scoring model that also continues texts."""
 
-    def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
+    @property
+    def default_top_p(self) -> tuple[float, ...]:
+        """Values of `top_p` that a user who names none gets samples for."""
+
+    def complete(
+        self,
+        prompts: Sequence[str],
+        tokens: int,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> list[str]:
         """Return a continuation of at most `tokens` tokens for each raw prompt.
 
         A prompt is shortened from its beginning if both together are longer than `max_length`. Temperature 0 takes the
-        most probable token each time; otherwise, tokens are sampled.
+        most probable token each time; otherwise, tokens are sampled from the most probable ones, which have a share
+        `top_p` of the probability. `seed` None is the generator's default.
         """
 
 

@@ -20,6 +20,10 @@ from course_lib.evaluation.harness import CourseLM
 from course_lib.evaluation.scoring import GeneratingModel
 
 SUFFIXES = (".yaml", ".yml")
+# In the error of datasets 4 and later for data that a Python file of its repository would load.
+SCRIPT = "Dataset scripts are no longer supported"
+# Japanese tasks of version 0.4.13 whose data are files without code.
+WITHOUT_SCRIPT = ("belebele_jpn_Jpan", "global_mmlu_ja", "paws_ja", "mgsm_direct_ja")
 # It warns of each default that a task file leaves to the harness.
 logging.getLogger("lm_eval").setLevel(logging.ERROR)
 
@@ -69,6 +73,8 @@ class Tasks:
             # Each kind of data has errors of its own: of the network, of a file, of a library that is not installed.
             except Exception as error:
                 said = " ".join(str(error).split())[:200]
+                if SCRIPT in said:
+                    raise UsageError(_scripts(manager, name)) from error
                 raise CourseError(
                     f"--tasks: the data of {name} cannot be loaded: {said}; data of the Hugging Face Hub is "
                     "kept after its first use with network; a task of your own reads a file"
@@ -102,6 +108,23 @@ class Tasks:
                     name = metric if way == "none" else f"{metric} ({way})"
                     rows.append(Score(task, name, shots, examples, value, error if isinstance(error, float) else None))
         return rows
+
+
+def _scripts(manager: TaskManager, name: str) -> str:
+    """Return the message on a task or group of tasks whose data is loaded by a script."""
+    members = manager.task_index[name].cfg or {}
+    tasks = [each for each in members.get("task", ()) if isinstance(each, str)] if "group" in members else []
+    refused, others = list[str](), list[str]()
+    for task in tasks or [name]:
+        try:
+            manager.load([task])
+        except Exception as error:
+            (refused if SCRIPT in str(error) else others).append(task)
+        else:
+            others.append(task)
+    reason = f"--tasks: {', '.join(refused or [name])}: the data is loaded by a script, which datasets no longer runs"
+    allowed = " ".join(f"--tasks {task}" for task in others) or f"such as {', '.join(WITHOUT_SCRIPT)}"
+    return f"{reason}; allowed: tasks without one: {allowed} (docs/evaluation.md)"
 
 
 def _entry(path: Path) -> Entry:

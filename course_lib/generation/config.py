@@ -89,8 +89,8 @@ class GenerateConfig:
     def completed(self, of_model: Mapping[str, Any], file: Path | None = None) -> "GenerateConfig":
         """Return the settings with strategy, sampling and penalties set.
 
-        What is unset comes from `of_model`, the content of the model's generation_config.json, whose path is `file`, else
-        from the defaults above. A do_sample of false is the strategy greedy, or beam with a num_beams above 1. The
+        What is unset comes from `of_model`, the content of the model's generation_config.json with the path `file`, or
+        else from the defaults above. A do_sample of false is the strategy greedy, or beam with a num_beams above 1. The
         file's other keys do not count, lengths among them. Raises UsageError if a value of the file is not allowed.
         """
         values = {name: value for name, value in config.to_dict(self).items() if value is not None}

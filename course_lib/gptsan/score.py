@@ -4,9 +4,11 @@ The model reads a text as in training: SOT SEG text newline EOT (layouts.py). Ea
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
+from course_lib.errors import UsageError
 from course_lib.evaluation.causal import target_scores
 from course_lib.evaluation.scoring import Scores, Tokens, Window
 from course_lib.gptsan.config import GenerateConfig
@@ -15,7 +17,9 @@ from course_lib.settings.config import build
 
 
 class GPTSanScorer:
-    """A GPTSAN generator's model as a `ScoringModel`."""
+    """A GPTSAN generator's model as a `GeneratingModel`."""
+
+    default_top_p = (1.0,)
 
     def __init__(self, generator: GPTSanGenerator, spout: int | str = "none") -> None:
         """Take the model of a generator, and the spout input for every text (see GenerateConfig)."""
@@ -52,11 +56,25 @@ class GPTSanScorer:
         parts = zip(logits, heads, windows, strict=True)
         return [target_scores(row[len(head) :], window) for row, head, window in parts]
 
-    def complete(self, prompts: Sequence[str], tokens: int, temperature: float = 0.0) -> list[str]:
-        """Return a continuation of at most `tokens` tokens for each raw prompt."""
+    def complete(
+        self,
+        prompts: Sequence[str],
+        tokens: int,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int | None = None,
+    ) -> list[str]:
+        """Return a continuation of at most `tokens` tokens for each raw prompt.
+
+        Raises UsageError for another `top_p` than 1: the GPTSAN generator samples from all tokens.
+        """
+        if top_p != 1:
+            raise UsageError(f"--top-p: {top_p} is not allowed with a GPTSAN model; allowed: 1")
         settings = GenerateConfig(
             spout=self.spout, max_new_tokens=tokens, top_k=0, greedy=not temperature, temperature=temperature or 1.0
         )
+        if seed is not None:
+            settings = replace(settings, seed=seed)
         answers = []
         for prompt in prompts:
             while len(self.generator.prompt(prompt).read) + tokens > self.max_length and len(prompt) > 1:

@@ -88,6 +88,11 @@ class DataConfig:
     )
     suffix: str = setting(" 😃", "lines: text added at the end of each line")
     max_length: int = setting(64, "lines: longest sample, but for longer lines; planner: of any form [tokens]", ge=1)
+    too_long: Literal["skip", "cut"] = setting(
+        "skip",
+        "samples with more tokens than the base has positions for: left out, or cut at the end and without the "
+        "end-of-text token; the log has their number",
+    )
     dev_size: int | float = setting(0.1, "held-out samples, taken from the end of the file; a share if below 1")
     begin: Literal["both", "with", "without"] = setting(
         "both",

@@ -47,7 +47,9 @@ class PrefixRun(Run):
     @cached_property
     def texts(self) -> data.TaskData:
         """Samples from data.input, read on first access."""
-        return data.load(self.settings.data, self.codec)
+        limit, model = learned_positions(frozen_base.read_config(self.base)), self.settings.model
+        taken = 0 if model.method == "full" else model.length
+        return data.load(self.settings.data, self.codec, None if limit is None else limit - taken)
 
     def rows(self) -> tuple[list[TokenRow], list[TokenRow]]:
         """Return the training and held-out sequences."""
@@ -77,14 +79,9 @@ class PrefixRun(Run):
     def check(self) -> None:
         shape = frozen_base.read_config(self.base)
         self.rows()
-        prefix = 0 if self.settings.model.method == "full" else self.settings.model.length
-        begin, limit = self.settings.data.begin != "without", learned_positions(shape)
         for sample in (*self.texts.train, *self.texts.held_out):
-            ids, origin = [*sample.prompt, *sample.target], f"{self.texts.path}, line {sample.line}"
-            positions = prefix + (begin and not sample.prompt) + len(ids)
-            if limit and positions > limit:
-                raise CourseError(f"{origin}: needs {positions} positions with the prefix, the base has {limit}")
-            if max(ids) >= shape.vocab_size:
+            if max([*sample.prompt, *sample.target]) >= shape.vocab_size:
+                origin = f"{self.texts.path}, line {sample.line}"
                 raise CourseError(f"{origin}: the tokenizer gives ids that the base does not have")
 
     @override
@@ -118,6 +115,7 @@ class PrefixRun(Run):
             "held_out": len(self.texts.held_out),
             "overlong": self.texts.overlong,
             "unknown": self.texts.unknown,
+            "too_long": self.texts.too_long,
         }
 
     @property

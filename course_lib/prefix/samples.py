@@ -39,14 +39,16 @@ class TokenRow:
 
 
 def rows(samples: Iterable[Sample], begin: int | None, plain: bool, end: int) -> list[TokenRow]:
-    """Return the training sequences for the samples, in order, each with the id `end` at its end.
+    """Return the training sequences for the samples, in order. Each ends in the id `end`, unless its sample was cut.
 
     A sample without a prompt yields a sequence that starts with the id `begin`, unless that is None, and one without
     it if `plain` is set. A sample with a prompt yields one sequence.
     """
     result = []
     for sample in samples:
-        whole = [*sample.prompt, *sample.target, end]
+        whole = [*sample.prompt, *sample.target]
+        if not sample.cut:
+            whole.append(end)
         if begin is not None and not sample.prompt:
             result.append(TokenRow([begin, *whole], 1))
         if plain or sample.prompt:

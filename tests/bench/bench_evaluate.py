@@ -61,9 +61,9 @@ def trigram_texts(model: Trigram, number: int, rng: random.Random) -> list[str]:
 
     def character(context: str) -> str:
         for before in (context, context[1:], ""):
-            total, kinds = model.totals[before], model.kinds[before]
+            characters, sums = choices.get(before, ([], [0]))
+            total, kinds = sums[-1], len(characters)
             if total and rng.random() * (total + kinds) < total:
-                characters, sums = choices[before]
                 return rng.choices(characters, cum_weights=sums)[0]
         return chr(rng.randrange(CODES))
 

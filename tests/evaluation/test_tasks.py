@@ -184,3 +184,72 @@ def test_an_include_that_is_missing_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(CourseError, match=r"^--tasks: .*a.yaml: .*none.yaml") as error:
         Tasks.load([str(tmp_path / "a.yaml")])
     assert "\n" not in str(error.value)
+
+
+def test_a_task_whose_data_is_loaded_by_a_script_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "scripted").mkdir()
+    (tmp_path / "scripted" / "scripted.py").write_text("import datasets\n", encoding="utf8")
+    task = {
+        "task": "own", "dataset_path": str(tmp_path / "scripted"), "test_split": "test", "output_type": "loglikelihood",
+        "doc_to_text": "{{begin}}", "doc_to_target": "{{rest}}", "metric_list": [{"metric": "acc"}],
+    }  # fmt: skip
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(task), encoding="utf8")
+    assert cli._main(["evaluate", str(tmp_path / "no-model"), "--tasks", str(tmp_path / "own.yaml")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--tasks: own: the data is loaded by a script, which datasets no longer runs; allowed: " in line
+    assert "belebele_jpn_Jpan" in line and "docs/evaluation.md" in line
+
+
+def test_the_task_of_the_docs_on_files_of_jglue_is_that_of_the_leaderboard(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="utf8")
+    _, task = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    choices = {f"choice{number}": word for number, word in enumerate("春夏秋冬朝")}
+    rows = [
+        {"q_id": at, "question": f"{word}？", "label": at % 5} | choices for at, word in enumerate("あいうえおかき")
+    ]
+    monkeypatch.chdir(tmp_path)
+    Path("JGLUE/datasets/jcommonsenseqa-v1.1").mkdir(parents=True)
+    for part in ("train", "valid"):
+        write(Path(f"JGLUE/datasets/jcommonsenseqa-v1.1/{part}-v1.1.json"), rows)
+    Path("docs.yaml").write_text(task, encoding="utf8")
+    source = Path(lm_eval.__file__).parent / "tasks" / "japanese_leaderboard" / "ja_leaderboard_jcommonsenseqa.py"
+    Path("own_jcommonsenseqa.py").write_text(source.read_text(encoding="utf8"), encoding="utf8")
+    own = leaderboard(Path(), "jcommonsenseqa", rows)
+    found = evaluate(capsys, str(model), "--tasks", "docs.yaml", "--tasks", str(own))["models"][0]["tasks"]
+    assert [score["task"] for score in found] == ["jcommonsenseqa", "own_jcommonsenseqa"]
+    assert {(score["metric"], score["shots"], score["examples"], score["value"]) for score in found} == {
+        ("acc", 3, len(rows), found[0]["value"])
+    }
+
+
+@pytest.mark.rehearse  # lm-evaluation-harness reads all its tasks first
+def test_a_group_says_which_of_its_tasks_remain(monkeypatch: pytest.MonkeyPatch) -> None:
+    from course_lib.evaluation.tasks import Tasks
+
+    def load_dataset(path: str, *_: Any, **__: Any) -> None:
+        if path in ("Rakuten/JGLUE", "kumapo/JAQKET"):
+            raise RuntimeError(f"Dataset scripts are no longer supported, but found {Path(path).name}.py")
+        raise ConnectionError(f"Couldn't reach {path!r} on the Hub")
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    refused = [f"ja_leaderboard_{name}" for name in ("jaqket_v2", "jcommonsenseqa", "jnli", "jsquad", "marc_ja")]
+    rest = [f"ja_leaderboard_{name}" for name in ("mgsm", "xlsum", "xwinograd")]
+    with pytest.raises(UsageError) as error:
+        Tasks.load(["japanese_leaderboard"])
+    assert str(error.value).startswith(f"--tasks: {', '.join(refused)}: ")
+    assert " ".join(f"--tasks {name}" for name in rest) in str(error.value)
+
+
+def test_the_tasks_of_the_docs_are_those_of_the_harness() -> None:
+    from course_lib.evaluation.tasks import WITHOUT_SCRIPT
+
+    page = (Path(__file__).parents[2] / "docs/evaluation.md").read_text(encoding="utf8")
+    named = re.findall(r"^\| (\w+) \| [\w./-]+ \| (?:chooses|writes)", page, re.MULTILINE)
+    files = {path.stem.lstrip("_"): path for path in (Path(lm_eval.__file__).parent / "tasks").rglob("*.yaml")}
+    assert {*WITHOUT_SCRIPT} < {*named} and len(named) > 8
+    for name in named:
+        assert re.search(rf"^(task|group): {name}$", files[name].read_text(encoding="utf8"), re.MULTILINE), name

@@ -2,9 +2,10 @@
 
 import math
 import random
+from collections import Counter
 
 import pytest
-from course_lib.evaluation import bits
+from course_lib.evaluation import bits, trigram
 from course_lib.evaluation.trigram import BEGIN, CODES, END, Trigram
 from course_lib.evaluation.windows import score
 from course_lib.japanese import normalize
@@ -45,3 +46,32 @@ def test_text_is_normalized_and_the_end_is_a_token() -> None:
     (found,) = score(model, [tokens])
     by_hand = [model.probability("A", BEGIN * 2), model.probability("だ", BEGIN + "A"), model.probability(END, "Aだ")]
     assert found.total == pytest.approx(sum(map(math.log, by_hand)))
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 10**6])
+def test_counts_do_not_depend_on_how_many_characters_are_counted_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trigram, "AT_ONCE", at_once)
+    rng = random.Random(at_once)
+    texts = ["".join(rng.choices("あいう😀\ud800", k=rng.randint(0, 9))) for _ in range(40)]
+    expected: list[Counter[str]] = [Counter(), Counter(), Counter()]
+    for text in texts:
+        line = BEGIN + BEGIN + text + END
+        for order, counts in enumerate(expected):
+            counts.update(line[at - order : at + 1] for at in range(2, len(line)))
+    model = Trigram(texts)
+    assert model.counts == expected and model.characters == sum(map(len, texts))
+
+
+def test_the_unigram_model_ignores_what_precedes() -> None:
+    model = Trigram(["aab"]).unigram()
+    # characters: a 2, b 1, END 1; kinds 3; uniform 1/CODES
+    costs = [-math.log2((count + 3 / CODES) / (4 + 3)) for count in (1, 2, 1)]
+    assert bits.bits(model, ["ba"]).bits == pytest.approx(sum(costs))
+    assert model.probability("a", "xx") == model.probability("a", "")
+
+
+def test_normalized_documents_are_counted_as_they_are() -> None:
+    model = Trigram(["Ａだ"], normalize, normalized=True)
+    assert set(model.counts[0]) == {"Ａ", "だ", END} and model.tokens("Ａだ", end=False).text == "Aだ"

@@ -145,12 +145,57 @@ def test_bad_lines_are_named(tmp_path, ours, lines, settings, words):
         data.load(config(tmp_path / "t.jsonl", **settings), ours)
 
 
-def test_what_does_not_fit_the_base(tmp_path):
+@pytest.mark.parametrize("family", bases.FAMILIES)
+@pytest.mark.parametrize("begin", ["both", "without"])
+def test_a_text_too_long_for_the_base_is_left_out_or_cut_and_counted(tmp_path, family, begin):
+    words = bases.folder(tmp_path, family)
+    path = write(tmp_path / "t.jsonl", [{"text": "勉強"}, {"text": "勉強している。" * 20}])
+    data = {"input": str(path), "form": "samples", "dev_size": 0, "begin": begin}
+    values = {"model": {"base": str(words)}, "data": data}
+    runs = {way: PrefixRun(build(PrefixConfig, values, [f"data.too_long={way}"])) for way in ("skip", "cut")}
+    for run in runs.values():
+        run.check()
+    # A GPT-NeoX rotates positions, so its prefix takes none of them.
+    room = bases.POSITIONS - (10 if family == "gpt2" else 0) - (begin == "both")
+    short, whole = ([*runs["cut"].codec.encode(text)] for text in ("勉強", "勉強している。" * 20))
+    assert len(whole) > room
+    if family == "gpt_neox":
+        assert [[sample.target for sample in run.texts.train] for run in runs.values()] == [[short, whole]] * 2
+        assert not any(run.texts.too_long for run in runs.values())
+        return
+    assert [sample.target for sample in runs["skip"].texts.train] == [short]
+    assert [sample.target for sample in runs["cut"].texts.train] == [short, whole[:room]]
+    assert runs["skip"].summary().endswith("; 1 left out: too long for the base")
+    assert runs["cut"].summary().endswith("; 1 cut: too long for the base")
+    assert all(run.identity()["too_long"] == 1 for run in runs.values())
+    end = runs["cut"].codec.tokenizer.eos_token_id
+    # Not the middle of a text, but its end, is what an end token follows.
+    assert [row.ids[-1] == end for row in runs["cut"].rows()[0]] == ([True] * 2 + [False] * 2)[:: 2 - (begin == "both")]
+    assert max(len(row.ids) for row in runs["cut"].rows()[0]) <= room + 1
+
+
+def test_a_prompt_too_long_for_the_base_is_left_out(tmp_path):
     words = bases.folder(tmp_path, "gpt2")
-    path = write(tmp_path / "t.jsonl", [{"text": "勉強"}, {"text": "勉強している。" * 10}])
-    values = {"model": {"base": str(words)}, "data": {"input": str(path), "form": "samples", "dev_size": 0}}
-    with pytest.raises(CourseError, match=r"line 2: needs \d+ positions with the prefix, the base has 48"):
+    long = "勉強している。" * 20
+    pairs = [
+        {"prompt": long, "target": "勉強"},
+        {"prompt": "勉強", "target": long},
+        {"prompt": "勉強", "target": "大学"},
+    ]
+    path = write(tmp_path / "t.jsonl", pairs)
+    values = {"model": {"base": str(words)}, "data": {"input": str(path), "form": "pairs", "dev_size": 0}}
+    runs = [PrefixRun(build(PrefixConfig, values, [f"data.too_long={way}"])) for way in ("skip", "cut")]
+    assert [[sample.line for sample in run.texts.train] for run in runs] == [[3], [2, 3]]
+    assert [run.texts.too_long for run in runs] == [2, 2]
+    write(path, pairs[:1])
+    with pytest.raises(UsageError, match="data.too_long: skip leaves no sample of .*: all have more tokens .* or cut"):
         PrefixRun(build(PrefixConfig, values)).check()
+
+
+def test_a_base_without_a_begin_token(tmp_path):
+    words = bases.folder(tmp_path, "gpt2")
+    path = write(tmp_path / "t.jsonl", [{"text": "勉強"}])
+    values = {"model": {"base": str(words)}, "data": {"input": str(path), "form": "samples", "dev_size": 0}}
     (words / "preparation.json").unlink()  # ours begin behind the end of another text
     settings = json.loads((words / "tokenizer_config.json").read_text()) | {"bos_token": None}
     (words / "tokenizer_config.json").write_text(json.dumps(settings))
