@@ -114,7 +114,7 @@ def aozora(
     from course_lib.corpus.aozora import extract_aozora
 
     report = extract_aozora(source, target, replace(settings, held_out=held_out or settings.held_out), workers)
-    return Shown(report, f"{report.table()}\n{report.summary()} → {target}")
+    return Shown(report, f"{report.summary()} → {target}")
 
 
 def quality(

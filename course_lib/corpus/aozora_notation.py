@@ -1,7 +1,7 @@
 """Plain text from the notation of Aozora Bunko, a library of Japanese literature: ruby, notes, gaiji, accents.
 
-The notation is described in 注記一覧 (https://www.aozora.gr.jp/annotation/). Characters that Shift_JIS lacks (gaiji) are
-notes with their place in JIS X 0213 or in Unicode (https://www.aozora.gr.jp/annotation/external_character.html).
+注記一覧 (https://www.aozora.gr.jp/annotation/) describes the notation. Characters that Shift_JIS lacks (gaiji) are notes
+with their place in JIS X 0213 or in Unicode (https://www.aozora.gr.jp/annotation/external_character.html).
 Accented letters are a letter and a mark (https://www.aozora.gr.jp/accent_separation.html).
 """
 
@@ -16,7 +16,7 @@ WITHIN = "(?:[^［］\n]|［[^［］\n]*］)*"
 # A note that stands for a character, ※［＃「てへん＋劣」、第3水準1-84-77］. Group 1 is its description.
 GAIJI = re.compile(f"※［＃({WITHIN})］")
 NOTE = re.compile(f"［＃{WITHIN}］")
-# The place of a character: plane, row and cell of JIS X 0213, behind its level or at the end; or its Unicode code point.
+# The place of a character: plane, row and cell of JIS X 0213, behind its level or at the end; or its code point.
 PLANE_ROW_CELL = re.compile(
     "第[34]水準([12]-[0-9]{1,2}-[0-9]{1,2})(?=$|[、，])|(?:^|[^0-9-])([12]-[0-9]{1,2}-[0-9]{1,2})$"
 )

@@ -135,8 +135,13 @@ class Sources:
     part: int | None = setting(
         None, "number of the one part of the dump that is downloaded (the first has about 300 MB); unset: all", ge=1
     )
-    webtext: Literal["bundled", "download", "files"] = setting(
-        "bundled", "bundled: the sample in data/; download: CC-100; files: the texts in `files`, cleaned as web text is"
+    webtext: Literal["bundled", "download", "files", "aozora"] = setting(
+        "bundled",
+        "bundled: the sample in data/; download: CC-100; files: the texts in `files`, cleaned as web text is; aozora: "
+        "the works in `aozora`, which the models then learn alone",
+    )
+    aozora: str | None = setting(
+        None, "clone, zip or folder of github.com/aozorahack/aozorabunko_text, relative to the profile's file"
     )
     world: int = setting(
         0, "documents of the small world; above 0, the models learn these and not the texts above", ge=0
@@ -151,6 +156,8 @@ class Sources:
     def _together(self) -> "Sources":
         if (self.webtext == "files") != bool(self.files):
             raise ValueError("files: needs `webtext: files`, and `webtext: files` needs files")
+        if (self.webtext == "aozora") != bool(self.aozora):
+            raise ValueError("aozora: needs `webtext: aozora`, and `webtext: aozora` needs the path `aozora`")
         return self
 
 

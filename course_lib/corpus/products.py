@@ -1,11 +1,13 @@
 """Products for chapter 1: clean documents from Wikipedia, web text and the small world."""
 
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from course_lib.corpus.config import (
+    AOZORA_SECTION,
     DOWNLOAD_SECTION,
     SOURCES_SECTION,
     WEBTEXT_SECTION,
@@ -59,6 +61,9 @@ def _webtext_inputs() -> tuple[Path | Product, ...]:
     sources = SOURCES_SECTION.read()
     if sources.webtext == "files":
         return own_files(sources)
+    if sources.webtext == "aozora":
+        listed = AOZORA_SECTION.read().held_out
+        return (profiles.beside(listed),) if listed else ()
     return (CC100 if sources.webtext == "download" else data("webtext-sample.txt.xz"),)
 
 
@@ -79,9 +84,36 @@ def _wikipedia(folder: Path, inputs: list[Path], settings: WikipediaConfig) -> d
     return _reported(extract(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
 
 
-def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig) -> dict[str, Any]:
+def _webtext_settings() -> WebtextConfig | dict[str, Any]:
+    if not (source := SOURCES_SECTION.read().aozora):
+        return WEBTEXT_SECTION.read()
+    from course_lib.corpus.aozora import open_archive
+
+    # The archive has 17,436 files: their names and sizes stand for their content.
+    return config.to_dict(AOZORA_SECTION.read()) | {"archive": open_archive(profiles.beside(source)).digest()}
+
+
+def _aozora(folder: Path) -> dict[str, Any]:
+    from course_lib.corpus.aozora import HELD_OUT, TRAIN, extract_aozora
+
+    settings = AOZORA_SECTION.read()
+    if settings.held_out:
+        settings = replace(settings, held_out=profiles.beside(settings.held_out))
+    source = profiles.beside(str(SOURCES_SECTION.read().aozora))
+    # Outside the product's temporary folder, so that an interrupted build can be resumed.
+    made = root() / "aozora"
+    report = extract_aozora(source, made, settings, default_workers())
+    link_or_copy(made / TRAIN, folder / DOCUMENTS)
+    link_or_copy(made / HELD_OUT, folder / HELD_OUT)
+    shutil.rmtree(made)
+    return _reported(report, folder)
+
+
+def _webtext(folder: Path, inputs: list[Path], settings: WebtextConfig | dict[str, Any]) -> dict[str, Any]:
     from course_lib.corpus.webtext import clean_webtext
 
+    if isinstance(settings, dict):
+        return _aozora(folder)
     if SOURCES_SECTION.read().webtext != "files":
         return _reported(clean_webtext(_file(inputs[0]), folder / DOCUMENTS, settings, default_workers()), folder)
     # The documents of all files in the form of web text.
@@ -148,11 +180,11 @@ WIKIPEDIA = Product(
     inputs=lambda: (JAWIKI if SOURCES_SECTION.read().wikipedia == "download" else data("jawiki-sample.xml.bz2"),),
     code=("corpus",),
 )
-# The filtered and deduplicated web text, or the user's own texts.
+# The filtered and deduplicated web text, or the user's own texts, or the works of Aozora Bunko.
 WEBTEXT = Product(
     "corpus/webtext",
     build=_webtext,
-    settings=WEBTEXT_SECTION.read,
+    settings=_webtext_settings,
     inputs=_webtext_inputs,
     code=("corpus",),
 )
@@ -166,8 +198,10 @@ def has_world() -> bool:
 
 
 def texts() -> tuple[Product, ...]:
-    """Return the texts that the profile's models learn: the small world if it has one, else the two corpora."""
-    return (WORLD,) if has_world() else (WIKIPEDIA, WEBTEXT)
+    """Return the texts that the profile's models learn: the small world or Aozora Bunko alone, else the two corpora."""
+    if has_world():
+        return (WORLD,)
+    return (WEBTEXT,) if SOURCES_SECTION.read().webtext == "aozora" else (WIKIPEDIA, WEBTEXT)
 
 
 def products() -> list[Product]:

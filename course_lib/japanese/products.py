@@ -31,7 +31,8 @@ WORLD = _segmented("japanese/world", corpus.WORLD)
 
 def texts() -> tuple[Product, ...]:
     """Return the segmented texts that the profile's models learn."""
-    return (WORLD,) if corpus.has_world() else (WIKIPEDIA, WEBTEXT)
+    segmented = {corpus.WIKIPEDIA: WIKIPEDIA, corpus.WEBTEXT: WEBTEXT, corpus.WORLD: WORLD}
+    return tuple(segmented[documents] for documents in corpus.texts())
 
 
 def products() -> list[Product]:

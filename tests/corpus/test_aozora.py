@@ -1,12 +1,13 @@
 """Works of Aozora Bunko: notation, header, colophon, rights, orthography, copies, what is held out, bad archives."""
 
+import shutil
 import zipfile
 from collections import Counter
 from pathlib import Path
 
 import orjson
 import pytest
-from course_lib.corpus import aozora
+from course_lib.corpus import aozora, products
 from course_lib.corpus.aozora import HELD_OUT, REPORT, TRAIN, extract_aozora, open_archive, pieces
 from course_lib.corpus.aozora_notation import ACCENTS, GAIJI_FOUND, GAIJI_LOST, NOTES, READINGS, plain
 from course_lib.corpus.aozora_work import (
@@ -21,8 +22,9 @@ from course_lib.corpus.aozora_work import (
     read_work,
 )
 from course_lib.corpus.config import AozoraConfig
-from course_lib.corpus.report import CorpusReport
-from course_lib.errors import CourseError
+from course_lib.corpus.report import CorpusReport, load_report
+from course_lib.errors import CourseError, UsageError
+from course_lib.japanese import products as japanese
 from course_lib.workspace import products as workspace
 
 CLOCK = "cards/900001/files/1_ruby_1/1_ruby_1.txt"
@@ -264,7 +266,7 @@ def test_what_is_left_out_can_be_asked_for(tmp_path: Path) -> None:
 def test_same_output_from_a_zip_and_with_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aozora, "BATCH", 1000)
     with zipfile.ZipFile(tmp_path / "master.zip", "w") as packed:
-        for path in reversed(sorted(SAMPLE.rglob("*.txt"))):
+        for path in sorted(SAMPLE.rglob("*.txt"), reverse=True):
             packed.write(path, f"aozorabunko_text-master/{path.relative_to(SAMPLE)}")
         packed.writestr("aozorabunko_text-master/LICENSE.txt", "no work")
         packed.writestr("__MACOSX/cards/900001/._1_ruby_1.txt", "no work")
@@ -416,3 +418,34 @@ def test_files_that_are_no_works_are_counted(tmp_path: Path) -> None:
     assert sorted(Path(name).stem for name in found) == ["bare", "utf8"]
     assert taken(report) == {"unreadable": 1, "not_japanese": 1, "too_short": 1}
     assert [report.counts[name] for name in (UTF8, NO_HEADER, NO_COLOPHON)] == [1, 1, 1]
+
+
+@pytest.fixture
+def profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A profile whose models learn the works of the sample, of which one author is held out by a list beside it."""
+    shutil.copytree(SAMPLE, tmp_path / "mine/archive")
+    (tmp_path / "mine/list.json").write_bytes(orjson.dumps({"authors": ["早川つばき"]}))
+    path = tmp_path / "mine/mine.yaml"
+    sources = "sources: {webtext: aozora, aozora: archive, world: 0}"
+    path.write_text(f"extends: tiny\ncorpus: {{{sources}, aozora: {{held_out: list.json}}}}\n")
+    monkeypatch.setenv("COURSE_PROFILE", str(path))
+    monkeypatch.setenv("COURSE_WORKSPACE", str(tmp_path / "workspace"))
+    return path
+
+
+def test_a_profile_learns_the_works(profile: Path) -> None:
+    folder = products.WEBTEXT.path()
+    assert sorted(row["file"] for row in rows(folder / products.DOCUMENTS)) == [CLOCK, LETTER]
+    assert [row["file"] for row in rows(folder / HELD_OUT)] == [MAP]
+    assert load_report(folder / products.DOCUMENTS).documents_out == 3
+    assert products.texts() == (products.WEBTEXT,) and japanese.texts() == (japanese.WEBTEXT,)
+    assert products.WEBTEXT.state().kind == "fresh"
+    with open(profile.parent / "archive" / LETTER, "ab") as file:
+        file.write(b"\r\n")
+    assert products.WEBTEXT.state().reason == "settings changed"
+
+
+def test_a_profile_needs_the_path_of_the_archive(profile: Path) -> None:
+    profile.write_text("extends: tiny\ncorpus: {sources: {webtext: aozora}}\n")
+    with pytest.raises(UsageError, match="webtext: aozora. needs the path"):
+        products.WEBTEXT.path()
