@@ -1,8 +1,8 @@
 """Plain text from the notation of Aozora Bunko, a library of Japanese literature: ruby, notes, gaiji, accents.
 
-注記一覧 (https://www.aozora.gr.jp/annotation/) describes the notation. Characters that Shift_JIS lacks (gaiji) are notes
-with their place in JIS X 0213 or in Unicode (https://www.aozora.gr.jp/annotation/external_character.html).
-Accented letters are a letter and a mark (https://www.aozora.gr.jp/accent_separation.html).
+The notation: https://www.aozora.gr.jp/annotation/ (注記一覧). Characters that Shift_JIS lacks (gaiji) are notes with
+their place in JIS X 0213 or in Unicode: https://www.aozora.gr.jp/annotation/external_character.html. Accented letters
+are a letter and a mark: https://www.aozora.gr.jp/accent_separation.html.
 """
 
 import re
