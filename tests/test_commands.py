@@ -48,6 +48,10 @@ def test_from_raw_dumps_to_tokenizers(course: Course) -> None:
     report = json.loads(Path("web.jsonl.report.json").read_bytes())
     assert report["limits"]["too_short"] == "< 200"
     assert report["documents_out"] == len(Path("web.jsonl").read_bytes().splitlines())
+    works = workspace.data("aozora-sample/cards/900001/files/1_ruby_1/1_ruby_1.txt").parents[4]
+    Path("list.json").write_text('{"authors": ["水瀬はる"]}', encoding="utf8")
+    assert "kept 3 of 7" in course(f"corpus aozora {works} -o aozora --held-out list.json --piece-characters 200")
+    assert len(Path("aozora/held-out.jsonl").read_bytes().splitlines()) == 2
     assert "words in" in course("segment wiki.jsonl -o lines.txt --segmenter mecab --workers 2")
     course("segment web.jsonl -o plain.txt --no-mark-spaces")
     assert "␣" in Path("lines.txt").read_text(encoding="utf8")

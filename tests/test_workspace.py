@@ -548,12 +548,12 @@ def test_a_gpt2_learns_documents_that_need_no_cleaning(tmp_path: Path, monkeypat
     """As those of Aozora Bunko in the profile laptop; GPTSAN learns the bundled samples."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COURSE_PROFILE", "laptop")
-    assert corpus_products.GIVEN.resolve()[1] == (tmp_path / "aozora/train.jsonl",)
+    assert corpus_products.GIVEN.resolve()[1] == (tmp_path / "aozora-text/train.jsonl",)
     assert subword_products.UNIGRAM_WORDS.resolve()[1] == (japanese_products.GIVEN,)
     assert pretrain_products.TOKENS.resolve()[1] == (corpus_products.GIVEN, subword_products.UNIGRAM_WORDS)
     learned = (gptsan_products.VOCABULARY, corpus_products.WIKIPEDIA, corpus_products.WEBTEXT)
     assert gptsan_products.CORPUS.resolve()[1] == learned
-    with pytest.raises(CourseError, match="aozora/train.jsonl"):
+    with pytest.raises(CourseError, match="aozora-text/train.jsonl"):
         corpus_products.GIVEN.path()
 
     (tmp_path / "own.yaml").write_text("extends: laptop\ncorpus: {sources: {documents: [a.jsonl, b.txt]}}\n")

@@ -13,9 +13,11 @@ from course_lib.command_line.from_options import FromOptions
 from course_lib.command_line.options import CORES, Note, Output, TextOutput, Workers, output, path
 from course_lib.command_line.output import Shown
 from course_lib.corpus.config import (
+    AOZORA_SECTION,
     DOWNLOAD_SECTION,
     WEBTEXT_SECTION,
     WIKIPEDIA_SECTION,
+    AozoraConfig,
     Dataset,
     DownloadConfig,
     WebtextConfig,
@@ -86,6 +88,33 @@ def webtext(
     quality = settings.filters.quality
     _require_report([*sources, *([Path(quality)] if quality else [])], target)
     return _reported(clean_webtext(sources, target, settings, workers), target)
+
+
+def aozora(
+    source: Annotated[
+        Path,
+        Argument(metavar="SOURCE", help="clone, zip or folder of github.com/aozorahack/aozorabunko_text", parser=path),
+    ],
+    target: Annotated[Path, output("folder for train.jsonl, held-out.jsonl and report.json"), Note.PRODUCT],
+    settings: Annotated[AozoraConfig, FromOptions(AOZORA_SECTION)],
+    workers: Workers = CORES,
+    *,
+    held_out: Annotated[
+        Path | None,
+        Option(
+            "--held-out", metavar="FILE", help='JSON {"authors": […], "files": […]} of what is held out', parser=path
+        ),
+    ] = None,
+) -> object:
+    """Turn the works of Aozora Bunko into plain texts.
+
+    Works that are not in the public domain, copies and works in the old orthography are left out. After a kill, the
+    same command goes on.
+    """
+    from course_lib.corpus.aozora import extract_aozora
+
+    report = extract_aozora(source, target, replace(settings, held_out=held_out or settings.held_out), workers)
+    return Shown(report, f"{report.summary()} → {target}")
 
 
 def quality(

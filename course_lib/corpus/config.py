@@ -100,6 +100,31 @@ class WebtextConfig:
 
 
 @dataclass(frozen=True, config=STRICT)
+class AozoraConfig:
+    """Settings for the works of Aozora Bunko: which are kept, how they are cut, and which are held out."""
+
+    orthography: Literal["new", "old", "all"] = setting(
+        "new", "works that are kept: new: in today's orthography (新仮名); old: in the one before 1946, or in katakana"
+    )
+    copyrighted: bool = setting(
+        False, "keep works too that their colophon puts under a license or a holder's copyright"
+    )
+    min_chars: int = setting(200, "shorter works are left out [characters of plain text]", ge=1, le=10**9)
+    line_chars: int = setting(20, "shortest line that shows a copy [characters]", ge=1, le=10**9)
+    max_repeated: float = setting(
+        0.3, "a work is a copy if a larger share of such lines stands in longer works", ge=0, le=1
+    )
+    piece_characters: int | None = setting(
+        None, "cut works at line ends into pieces of at least as many characters; unset: whole works", ge=1, le=10**9
+    )
+    held_out: Path | None = setting(
+        None, 'JSON file {"authors": […], "files": […]} with what is held out; unset: authors by a hash'
+    )
+    held_out_share: float = setting(0.01, "share of the authors that are held out if there is no list", ge=0, le=1)
+    examples: int = setting(3, "works that were left out shown in the report for each reason", ge=0, le=1000)
+
+
+@dataclass(frozen=True, config=STRICT)
 class Sources:
     """Settings that choose the source of a profile's raw text."""
 
@@ -141,3 +166,4 @@ SOURCES_SECTION = Section("corpus.sources", Sources)
 DOWNLOAD_SECTION = Section("corpus.download", DownloadConfig)
 WIKIPEDIA_SECTION = Section("corpus.wikipedia", WikipediaConfig)
 WEBTEXT_SECTION = Section("corpus.webtext", WebtextConfig)
+AOZORA_SECTION = Section("corpus.aozora", AozoraConfig)

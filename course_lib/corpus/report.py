@@ -175,7 +175,11 @@ def from_dict(plain: dict[str, Any]) -> CorpusReport:
 
 def write_report(report: CorpusReport, target: Path) -> Path:
     """Write the report as JSON to `<target>.report.json` and return that path."""
-    path = report_path(target)
+    return write_report_to(report_path(target), report)
+
+
+def write_report_to(path: Path, report: CorpusReport) -> Path:
+    """Write the report as JSON to a file and return its path."""
     with atomic_write(path) as file:
         file.write(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     return path

@@ -1,6 +1,6 @@
 """The run gpt2-aozora on a lent card: the text goes there in packed shards, over several calls, and the model comes back.
 
-    python  -m tests.bench.gpu_aozora pack aozora/train.jsonl -o workspace/aozora --room 28 52 52    # here; MB for each call
+    python  -m tests.bench.gpu_aozora pack aozora-text/train.jsonl -o workspace/aozora --room 28 52 52    # here; MB for each call
     python3 -m tests.bench.gpu_aozora unpack workspace/aozora/1 --tokenizer DIR -o /tmp/aozora       # there, in each call
     python3 -m tests.bench.gpu_aozora train /tmp/aozora --tokenizer DIR -o /tmp/run --parts $OUT     # there, in the last one
     python  -m tests.bench.gpu_aozora join PARTS -o model                                            # here
@@ -172,4 +172,4 @@ def join(parts: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

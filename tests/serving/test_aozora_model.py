@@ -19,7 +19,7 @@ from course_lib.serving.ct2_generate import Ct2Generator
 from course_lib.serving.engine import Engine
 from course_lib.serving.export import export
 from course_lib.serving.ft_import import import_folder
-from course_lib.serving.request import TextRequest
+from course_lib.serving.request import RequestRow
 
 PROMPTS = ("昔々、", "その夜、探偵は", "「おかあさん、", "山の上から見ると", "雨が")
 NEW = 24
@@ -61,7 +61,7 @@ def test_every_engine_writes_the_same_greedy_texts(model: FolderScorer, tmp_path
     own = [log_probabilities(ours, ids, NEW) for ids in expected]
 
     export(aozora.folder(), tmp_path / "ft")
-    answers = Engine(reader.load(tmp_path / "ft")).run([TextRequest(tuple(row), NEW) for row in rows], log_probs=True)
+    answers = Engine(reader.load(tmp_path / "ft")).run([RequestRow(tuple(row), NEW) for row in rows], log_probs=True)
     assert [answer.ids for answer in answers] == expected
     assert np.abs(np.array([answer.log_probs for answer in answers]) - own).max() <= 1e-2
 
