@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from course_lib.corpus.config import AozoraConfig
 from course_lib.errors import UsageError
 from course_lib.japanese import products
 from course_lib.settings import config, profiles
@@ -185,9 +186,10 @@ def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
             patched.setenv("COURSE_PROFILE", profile)
             for product in chapters.products():
                 product.resolve()
-    # Read when a run starts, or by a notebook, not when a product is defined.
+    # Read when a run starts, by a notebook, or in profiles that name the archive, not when a product is defined.
     asked.pop("", None)
-    return asked | {"training.runs": RunsConfig, "subword.experiments": ExperimentsConfig}
+    others = {"training.runs": RunsConfig, "subword.experiments": ExperimentsConfig, "corpus.aozora": AozoraConfig}
+    return asked | others
 
 
 def test_the_sections_a_profile_may_hold_are_those_the_chapters_read(monkeypatch: pytest.MonkeyPatch) -> None:

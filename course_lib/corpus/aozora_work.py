@@ -25,7 +25,7 @@ COLOPHON = re.compile(
     "^[\u3000 =]*(?:［＃本文終わり］|(?:翻訳の)?(?:底本|定本)(?:・初出)?[\u3000 ]*[：:「]|入力者注$)", re.MULTILINE
 )
 # What the colophon says of a work that is not in the public domain: a license, or that the holder of its copyright
-# gave it. Of 17,436 files 249 say so; all others but 7 say that volunteers made them (ボランティアの皆さんです).
+# gave it. Of 17,436 files 249 say so; all others but 4 say that volunteers made them (ボランティアの皆さん).
 RIGHTS = re.compile("クリエイティブ・コモンズ|creativecommons|著作権(?:継承)?者(?:自ら)?の意思により")
 # Translators and editors are the last lines of a header. A title in the original language has no Japanese letter.
 TRANSLATOR = re.compile("(?:[訳譯][註注]?|[\u3000 ]やく)$")
