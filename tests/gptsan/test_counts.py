@@ -26,7 +26,7 @@ def generator(words: GPTSanTokenizer) -> GPTSanGenerator:
 @pytest.mark.parametrize(("spout", "label"), [(0, 0), ("0", 0), (1, 1), ("2", 2), (None, None), ("none", None)])
 def test_a_number_is_a_class(spout: int | str | None, label: int | None, generator: GPTSanGenerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     write_json(tmp_path / "config.json", {"model_type": "gptsan-japanese"})
-    monkeypatch.setattr(GPTSanGenerator, "open", lambda folder: generator)
+    monkeypatch.setattr(GPTSanGenerator, "open", lambda folder, dtype: generator)
     scorer = open_model(tmp_path, spout=spout)
     assert isinstance(scorer, GPTSanScorer)
     if label is None:
