@@ -150,7 +150,7 @@ def test_jblimp_is_read_from_its_folder_and_shown_beside_its_authors(
     code, out, error = course(capsys, model, "--minimal-pairs", tmp_path / "JBLiMP", "--trigram", texts)
     assert code == 0, error
     lines = out.splitlines()
-    assert lines[0].split()[-5:] == ["Trans-LG", "Trans-SM", "LSTM", "5-gram", "people"]
+    assert lines[0].split()[-5:] == ["Trans-LG", "Trans-SM", "LSTM", "5-gram", "humans"]
     shown = {line.split("  ")[0]: line.split()[-5:] for line in lines[1:13]}
     assert shown["all"] == ["77.95", "76.54", "75.73", "74.02", "90.90"]
     assert shown["binding"] == ["58.97", "46.15", "41.03", "53.85", "82.05"]
