@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from course_lib.corpus.config import AozoraConfig
 from course_lib.errors import UsageError
 from course_lib.japanese import products
 from course_lib.settings import config, profiles
@@ -186,9 +185,9 @@ def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
             patched.setenv("COURSE_PROFILE", profile)
             for product in chapters.products():
                 product.resolve()
-    # Read when a run starts, by a notebook, or in profiles that name the archive, not when a product is defined.
+    # Read when a run starts or by a notebook, not when a product is defined.
     asked.pop("", None)
-    others = {"training.runs": RunsConfig, "subword.experiments": ExperimentsConfig, "corpus.aozora": AozoraConfig}
+    others = {"training.runs": RunsConfig, "subword.experiments": ExperimentsConfig}
     return asked | others
 
 

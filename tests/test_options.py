@@ -20,7 +20,6 @@ SECTIONS = {
     "corpus download": "corpus.download",
     "corpus wikipedia": "corpus.wikipedia",
     "corpus webtext": "corpus.webtext",
-    "corpus aozora": "corpus.aozora",
     "segment": "japanese.segment",
     "tokenizer bpe": "subword.bpe",
     "tokenizer unigram": "subword.unigram",

@@ -13,7 +13,6 @@ from course_lib.command_line.from_options import FromOptions
 from course_lib.command_line.options import CORES, Note, Output, TextOutput, Workers, output, path
 from course_lib.command_line.output import Shown
 from course_lib.corpus.config import (
-    AOZORA_SECTION,
     DOWNLOAD_SECTION,
     WEBTEXT_SECTION,
     WIKIPEDIA_SECTION,
@@ -96,7 +95,7 @@ def aozora(
         Argument(metavar="SOURCE", help="clone, zip or folder of github.com/aozorahack/aozorabunko_text", parser=path),
     ],
     target: Annotated[Path, output("folder for train.jsonl, held-out.jsonl and report.json"), Note.PRODUCT],
-    settings: Annotated[AozoraConfig, FromOptions(AOZORA_SECTION)],
+    settings: Annotated[AozoraConfig, FromOptions()],
     workers: Workers = CORES,
     *,
     held_out: Annotated[

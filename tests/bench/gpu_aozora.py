@@ -12,7 +12,6 @@ A shard has whole documents, SHARD characters at least, as xz of UTF-16; packing
 import argparse
 import json
 import lzma
-import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
