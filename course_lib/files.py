@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Bytes read, and decompressed, at a time.
 CHUNK = 1 << 20
 # The marker file: lists the files and folders that the course wrote into a folder.
-MARK = ".course-product.json"
+FILE_LIST = ".course-product.json"
 # What Python writes beside a module that it imports, such as a Triton repository's model.py.
 CACHED = re.compile(r"(.*/)?__pycache__/([^/]+\.pyc)?")
 # Errors of a file system that cannot do something, as opposed to one that fails to do it.
@@ -342,7 +342,7 @@ def is_locked(path: Path) -> bool:
 
 def _restore(old: Path, target: Path) -> None:
     """Give a folder its name back, or remove it if its successor has that name; anything else there is not touched."""
-    if (target / MARK).is_file():
+    if (target / FILE_LIST).is_file():
         _remove(old)
     else:
         # A rename replaces a folder only if it is empty.
@@ -475,7 +475,7 @@ def atomic_folder(target: Path, ours: bool = False) -> Iterator[Path]:
         require_product(resolved, target)
     with _naming(target, resolved), _locked_temporary(resolved, Path.mkdir) as temporary:
         yield temporary
-        (temporary / MARK).write_text(json.dumps({"files": sorted(_entries(temporary))}) + "\n", encoding="utf8")
+        (temporary / FILE_LIST).write_text(json.dumps({"files": sorted(_entries(temporary))}) + "\n", encoding="utf8")
         _sync_all(temporary)
         if resolved.exists():
             # Also what came into the folder while the block ran, and while large files were synced.
@@ -499,12 +499,12 @@ def not_ours(folder: Path) -> Iterator[str]:
     """Yield what is in a folder that the course did not write: relative paths, those of folders with / at the end."""
     listed = listed_in(folder)
     is_ours = unmarked.files_of(folder) if listed is None else listed.__contains__
-    return (name for name in _entries(folder) if not (name == MARK or is_ours(name) or CACHED.fullmatch(name)))
+    return (name for name in _entries(folder) if not (name == FILE_LIST or is_ours(name) or CACHED.fullmatch(name)))
 
 
 def listed_in(folder: Path) -> set[str] | None:
     """Return what the marker file of a folder lists, or None if it has none, or one that is not the course's."""
-    content = unmarked.json_of(folder / MARK)
+    content = unmarked.json_of(folder / FILE_LIST)
     listed = content.get("files")
     return set(map(str, listed)) if isinstance(listed, list) else None
 

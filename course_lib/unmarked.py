@@ -1,4 +1,4 @@
-"""What earlier versions of the course wrote into product folders, without a marker file that lists it (files.MARK).
+"""What earlier versions of the course wrote into product folders, without the file that lists it (files.FILE_LIST).
 
 Such a folder is known by one of four files, by what is in that file, and by the names of all others.
 """

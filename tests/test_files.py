@@ -19,7 +19,7 @@ from course_lib.errors import CourseError, UsageError
 
 
 def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} - {files.MARK}
+    return {path.name for path in folder.iterdir()} - {files.FILE_LIST}
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:

@@ -50,9 +50,9 @@ def refused(target: Path, name: str) -> None:
 
 def test_the_mark_lists_what_the_course_wrote(tmp_path: Path) -> None:
     make(tmp_path / "o", a="1", in__b="2")
-    assert json.loads((tmp_path / "o" / files.MARK).read_text()) == {"files": ["a", "in/", "in/b"]}
+    assert json.loads((tmp_path / "o" / files.FILE_LIST).read_text()) == {"files": ["a", "in/", "in/b"]}
     make(tmp_path / "o", c="3")
-    assert everything(tmp_path / "o") == {"c": b"3", files.MARK: b'{"files": ["c"]}\n'}
+    assert everything(tmp_path / "o") == {"c": b"3", files.FILE_LIST: b'{"files": ["c"]}\n'}
 
 
 FOREIGN: dict[str, dict[str, Any]] = {
@@ -101,11 +101,11 @@ def test_a_folder_of_the_product_that_the_user_replaced_by_a_link_is_the_users(t
 @pytest.mark.parametrize("content", ["", "[]", '{"files": 3}', "{", "[" * 100_000])
 def test_a_broken_mark_is_no_mark(tmp_path: Path, content: str) -> None:
     make(tmp_path / "o", a="1")
-    (tmp_path / "o" / files.MARK).write_text(content)
+    (tmp_path / "o" / files.FILE_LIST).write_text(content)
     refused(tmp_path / "o", "a")
 
 
-@pytest.mark.parametrize("name", [files.MARK, "preparation.json", "manifest.json", "README.md"])
+@pytest.mark.parametrize("name", [files.FILE_LIST, "preparation.json", "manifest.json", "README.md"])
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_a_pipe_or_device_is_no_mark(tmp_path: Path, name: str, kind: str) -> None:
     (tmp_path / "o").mkdir()
@@ -114,7 +114,7 @@ def test_a_pipe_or_device_is_no_mark(tmp_path: Path, name: str, kind: str) -> No
     else:
         (tmp_path / "o" / name).symlink_to("/dev/zero")
     (tmp_path / "o/a").write_text("x")
-    refused(tmp_path / "o", "README.md" if name == "README.md" else "a" if name == files.MARK else min("a", name))
+    refused(tmp_path / "o", "README.md" if name == "README.md" else "a" if name == files.FILE_LIST else min("a", name))
 
 
 EARLIER: dict[str, dict[str, Any]] = {
@@ -142,7 +142,7 @@ def test_a_product_of_an_earlier_version_is_replaced_if_every_file_is_the_course
         path.write_text(content if isinstance(content, str) else json.dumps(content))
     (tmp_path / "o").mkdir(exist_ok=True)
     make(tmp_path / "o", new="x")
-    assert everything(tmp_path / "o").keys() == {"new", files.MARK}
+    assert everything(tmp_path / "o").keys() == {"new", files.FILE_LIST}
 
 
 def test_what_comes_into_the_folder_while_a_product_is_made_is_kept(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_comes_into_the_folder_while_a_product_is_made_is_kept(tmp_path: Pa
     with files.atomic_folder(tmp_path / "o") as folder:
         (folder / "b").write_text("2")
         (tmp_path / "o" / "mine").write_text("x")
-    assert everything(tmp_path / "o").keys() == {"b", "mine", files.MARK}
+    assert everything(tmp_path / "o").keys() == {"b", "mine", files.FILE_LIST}
     refused(tmp_path / "o", "mine")
 
 
@@ -161,7 +161,7 @@ def test_a_path_of_the_courses_own_keeps_the_users_files_too(tmp_path: Path) -> 
         (tmp_path / "o" / name).write_text("mine")
     make(tmp_path / "o", ours=True, b="2")
     found = everything(tmp_path / "o")
-    assert json.loads(found.pop(files.MARK)) == {"files": ["b"]}
+    assert json.loads(found.pop(files.FILE_LIST)) == {"files": ["b"]}
     assert found == {"b": b"2", "b~": b"mine", "mine": b"mine", "in/mine": b"mine"}
 
 
@@ -194,7 +194,7 @@ def test_a_kill_between_the_renames_loses_nothing(tmp_path: Path, call: int, lef
     # What a next run sees before it does anything.
     with pytest.raises(CourseError, match="stop"), files.atomic_folder(tmp_path / "o"):
         raise CourseError("stop")
-    assert everything(tmp_path / "o").keys() == {"new" if call == 3 else "old", files.MARK}
+    assert everything(tmp_path / "o").keys() == {"new" if call == 3 else "old", files.FILE_LIST}
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
 
 
@@ -221,7 +221,7 @@ def test_a_rename_that_fails_restores_the_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "replace", second_fails)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "o", new="new")
-    assert everything(tmp_path / "o").keys() == {"old", files.MARK} and len(list(tmp_path.iterdir())) == 1
+    assert everything(tmp_path / "o").keys() == {"old", files.FILE_LIST} and len(list(tmp_path.iterdir())) == 1
 
 
 def test_linux_exchanges_in_one_step(tmp_path: Path) -> None:
@@ -463,7 +463,7 @@ def test_an_unpacked_product_keeps_the_users_files(tmp_path: Path) -> None:
     (product.folder / "notes.txt").write_text("mine")
     (product.folder / "out").unlink()
     archive.unpack([product], tmp_path / "packed.zip")
-    assert everything(product.folder).keys() == {"out", "manifest.json", "notes.txt", files.MARK}
+    assert everything(product.folder).keys() == {"out", "manifest.json", "notes.txt", files.FILE_LIST}
     cleaning.removal(["a"]).remove()
     assert everything(product.folder) == {"notes.txt": b"mine"}
 

@@ -95,7 +95,7 @@ def text(name: str) -> str:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    shown = (path for path in folder.rglob("*") if path.is_file() and path.name != files.MARK)
+    shown = (path for path in folder.rglob("*") if path.is_file() and path.name != files.FILE_LIST)
     return {str(path.relative_to(folder)): path.read_bytes() for path in shown}
 
 
@@ -585,7 +585,7 @@ def test_a_product_that_a_command_writes_is_fresh(own_workspace: Path) -> None:
     product = Product("a/first", build)
     assert product.path() == own_workspace / "tiny/a/first"
     assert product.state() == FRESH
-    assert sorted(os.listdir(product.folder)) == [files.MARK, manifests.FILE, "text"]
+    assert sorted(os.listdir(product.folder)) == [files.FILE_LIST, manifests.FILE, "text"]
 
 
 def test_a_product_of_a_checkout_is_fresh_in_an_installed_wheel() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.language.words import tr
-from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
+from course_lib.notebooks.plot import AFTER, BEFORE, COLORS, subplots
 
 # Number of experts up to which a panel shows them as numbers.
 FEW = 4
@@ -21,7 +21,7 @@ def routing(probabilities: Matrix, tokens: Sequence[str], fits: Sequence[bool]) 
     figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
     image = axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for token, (expert, token_fits) in enumerate(zip(shown.argmax(0), fits, strict=True)):
-        colour = AFTER if token_fits else COLOURS[3]
+        colour = AFTER if token_fits else COLORS[3]
         axis.add_patch(_box(token, expert, colour))
         if not token_fits:
             axis.plot(token, expert, marker="x", color=colour, markersize=9, markeredgewidth=2)
@@ -56,7 +56,7 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str]) -> Any:
 
     kinds = {
         tr("the token itself and those before it"): AFTER,
-        tr("tokens after it, visible in the prefix"): COLOURS[1],
+        tr("tokens after it, visible in the prefix"): COLORS[1],
     }
     before, after = kinds.values()
     figure, axes = subplots(len(masks), 1.2 + 0.36 * len(tokens), 0.7 + 0.42 * len(masks) * len(tokens))
@@ -81,7 +81,7 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
         unit, word = (1e9, "GB") if max(sum(bar.values()) for bar in bars.values()) >= 1e9 else (1e6, "MB")
         left = np.zeros(len(bars))
-        for part, colour in zip(next(iter(bars.values())), COLOURS, strict=False):
+        for part, colour in zip(next(iter(bars.values())), COLORS, strict=False):
             widths = np.array([bar[part] / unit for bar in bars.values()])
             axis.barh(range(len(bars)), widths, left=left, label=tr(part), color=colour)
             left += widths
@@ -99,7 +99,7 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
 def loss_curves(runs: Mapping[str, Mapping[int, float]]) -> Any:
     """Plot the training loss [nats per token] of each run: step → loss, on logarithmic axes."""
     figure, axis = subplots(height=2.9)
-    for (name, losses), colour in zip(runs.items(), COLOURS, strict=False):
+    for (name, losses), colour in zip(runs.items(), COLORS, strict=False):
         axis.plot([*losses], [*losses.values()], label=tr(name), color=colour)
     axis.set(xscale="log", yscale="log", xlabel=tr("step"), ylabel=tr("training loss [nats per token]"))
     for ticks, set_ticks in (((0.25, 0.5, 1, 2, 4), axis.set_yticks), ((1, 10, 100, 1000), axis.set_xticks)):
@@ -113,7 +113,7 @@ def loss_curves(runs: Mapping[str, Mapping[int, float]]) -> Any:
 def slot_attention(shares: Matrix, switch_layers: int) -> Any:
     """Plot the share of attention that the spout slot gets, [layers][positions], one line per layer."""
     figure, axis = subplots(height=2.9)
-    for layer, (values, colour) in enumerate(zip(np.asarray(shares), COLOURS, strict=False)):
+    for layer, (values, colour) in enumerate(zip(np.asarray(shares), COLORS, strict=False)):
         name = tr("layer {layer}", layer=layer)
         if layer >= switch_layers:
             name = tr("layer {layer} (extra layer)", layer=layer)
@@ -133,7 +133,7 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     for (row, column), loss in np.ndenumerate(values):
         _number(axis, column, row, f"{loss:.2f}", dark=above[row, column] < 0.5 * above.max())
     for row, column in enumerate(values.argmin(1)):
-        axis.add_patch(_box(column, row, COLOURS[1]))
+        axis.add_patch(_box(column, row, COLORS[1]))
     labels = [tr(name) for name in names]
     axis.set_xticks(range(len(labels)), labels)
     axis.set_yticks(range(len(labels)), labels)

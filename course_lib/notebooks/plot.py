@@ -5,8 +5,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 # Colors of the lines, bars and points of a figure.
-COLOURS = ("#3b6ea5", "#d9822b", "#5a9e6f", "#b0485a", "#7a6aa8", "#8a8a8a")
-BEFORE, AFTER = COLOURS[5], COLOURS[0]
+COLORS = ("#3b6ea5", "#d9822b", "#5a9e6f", "#b0485a", "#7a6aa8", "#8a8a8a")
+BEFORE, AFTER = COLORS[5], COLORS[0]
 
 
 class Color(NamedTuple):
@@ -18,7 +18,7 @@ class Color(NamedTuple):
 
 # For tables and drawings: the background (card), text, and lines and less important text.
 CARD, INK, MUTED = "#ffffff", "#1f2933", "#52606d"
-# In the hues of COLOURS; each line color has a contrast of at least 4.5 on its fill and on the card.
+# In the hues of COLORS; each line color has a contrast of at least 4.5 on its fill and on the card.
 PLAIN = Color(CARD, MUTED)
 GREY = Color("#eceff2", MUTED)
 BLUE = Color("#dbe8f6", "#2b5a8c")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.language.words import tr, tr_noop
-from course_lib.notebooks.plot import AFTER, BEFORE, COLOURS, subplots
+from course_lib.notebooks.plot import AFTER, BEFORE, COLORS, subplots
 
 # Ticks of a logarithmic axis [nats].
 LOSSES = (0.25, 0.5, 1, 2, 4, 8)
@@ -21,7 +21,7 @@ def loss_curve(
 ) -> Any:
     """Plot the losses of a log, with lines for guessing, the unigram and the source's entropy [nats per token]."""
     figure, axis = subplots()
-    kinds = (("train", tr("training"), AFTER, None, "top"), ("eval", tr("held out"), COLOURS[1], "o", "bottom"))
+    kinds = (("train", tr("training"), AFTER, None, "top"), ("eval", tr("held out"), COLORS[1], "o", "bottom"))
     for kind, name, colour, marker, side in kinds:
         entries = [entry for entry in log if entry["kind"] == kind]
         steps, losses = [entry["step"] for entry in entries], [entry["loss"] for entry in entries]
@@ -57,7 +57,7 @@ def resumed_curve(
     figure, axis = subplots(height=3.0)
     for log, style in (
         (unbroken, {"color": "#cccccc", "linewidth": 7, "label": tr("without a break")}),
-        (before, {"color": COLOURS[1], "marker": "o", "markersize": 9, "markerfacecolor": "none",
+        (before, {"color": COLORS[1], "marker": "o", "markersize": 9, "markerfacecolor": "none",
                   "label": tr("until it was killed")}),
         (after, {"color": AFTER, "marker": "o", "markersize": 4, "label": tr("resumed")}),
     ):  # fmt: skip
@@ -95,9 +95,9 @@ def scaling(panels: Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]) -> Any:
     """Plot bits per character above the source, a panel for each label: x, its bits and a fit of all but the last."""
     figure, axes = subplots(len(panels), sharey=True)
     for axis, (label, (x, above, fitted)) in zip(axes, panels.items(), strict=True):
-        axis.plot(x[:-1], above[:-1], "o", color=COLOURS[0], label=tr("fitted runs"))
-        axis.plot(x[-1:], above[-1:], "o", color=COLOURS[1], label=tr("the last run"))
-        axis.plot(x, fitted(x), "--", color=COLOURS[0])
+        axis.plot(x[:-1], above[:-1], "o", color=COLORS[0], label=tr("fitted runs"))
+        axis.plot(x[-1:], above[-1:], "o", color=COLORS[1], label=tr("the last run"))
+        axis.plot(x, fitted(x), "--", color=COLORS[0])
         axis.set(xlabel=tr(label), xscale="log", yscale="log")
         axis.set_xticks([3e4, 1e5, 3e5, 1e6], ["30k", "100k", "300k", "1M"])
         axis.legend(frameon=False, fontsize=9)
@@ -113,7 +113,7 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
     figure, axis = subplots(height=0.9 + 0.45 * len(bars))
     parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
     left = np.zeros(len(bars))
-    for part, colour in zip(parts, (*COLOURS, "#c9b458", "#4f4f4f"), strict=False):
+    for part, colour in zip(parts, (*COLORS, "#c9b458", "#4f4f4f"), strict=False):
         widths = [bar.get(part, 0) / 1e9 for bar in bars.values()]
         axis.barh([tr(name) for name in bars], widths, left=left, label=tr(part), color=colour)
         left += widths
@@ -134,7 +134,7 @@ def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
         for row, kind in enumerate(kinds):
             for rank in range(ranks):
                 width, shift = (0.9 / ranks, 0.9 / ranks * rank) if kind in sharded else (0.9, 0)
-                axis.barh(row, width, left=rank + shift, color=COLOURS[row])
+                axis.barh(row, width, left=rank + shift, color=COLORS[row])
                 axis.barh(row, 0.9, left=rank, fill=False, edgecolor=BEFORE, linewidth=0.6)
         axis.set_title(tr(stage))
         axis.set_xticks([rank + 0.45 for rank in range(ranks)], [tr("rank {rank}", rank=rank) for rank in range(ranks)])
@@ -152,7 +152,7 @@ def attention(weights: Any, tokens: Sequence[str], marked: Sequence[int] = ()) -
     axis.set_xticks(positions, tokens, fontsize=9, rotation=90)
     axis.set_yticks(positions, tokens, fontsize=9)
     for row in marked:
-        axis.get_yticklabels()[row].set_color(COLOURS[3])
+        axis.get_yticklabels()[row].set_color(COLORS[3])
         axis.add_patch(_frame(row, len(tokens)))
     axis.set(xlabel=tr("token that is read"), ylabel=tr("token that reads"))
     figure.colorbar(image, ax=axis, label=tr("attention weight"), shrink=0.6)
@@ -162,14 +162,14 @@ def attention(weights: Any, tokens: Sequence[str], marked: Sequence[int] = ()) -
 def _frame(row: int, columns: int) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((-0.5, row - 0.5), columns, 1, fill=False, edgecolor=COLOURS[3], linewidth=1)
+    return Rectangle((-0.5, row - 0.5), columns, 1, fill=False, edgecolor=COLORS[3], linewidth=1)
 
 
 def facts_and_variety(points: Mapping[float, tuple[float, float]], source: tuple[float, float] | None = None) -> Any:
     """Plot texts without contradiction and different sentences [%] over the temperature, with lines for the source."""
     figure, axis = subplots(height=4.2)
     names = (tr("texts without contradiction"), tr("different sentences"))
-    for number, (name, colour, marker) in enumerate(zip(names, COLOURS, "os", strict=False)):
+    for number, (name, colour, marker) in enumerate(zip(names, COLORS, "os", strict=False)):
         axis.plot(
             list(points), [100 * pair[number] for pair in points.values()], color=colour, marker=marker, label=name
         )

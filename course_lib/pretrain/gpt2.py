@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.errors import UsageError
-from course_lib.files import MARK
+from course_lib.files import FILE_LIST
 from course_lib.language.words import tr
 from course_lib.pretrain import data, memory
 from course_lib.pretrain.best_fit import NO_TOKEN, PackedDocuments, document_mask
@@ -42,7 +42,7 @@ class Gpt2(Run):
     def copy_tokenizer(self, folder: Path) -> None:
         assert self.settings.data.tokenizer
         for path in self.settings.data.tokenizer.iterdir():
-            if path.is_file() and path.name not in ("manifest.json", MARK):
+            if path.is_file() and path.name not in ("manifest.json", FILE_LIST):
                 shutil.copy(path, folder)
 
     @override

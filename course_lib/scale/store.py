@@ -99,7 +99,7 @@ class Store:
     def publish(self, folder: Path, stage: str) -> dict[str, int]:
         """Move all files in a folder into that of a stage, and return their sizes by their names in the store."""
         sizes = {}
-        # Not the list of a product folder's files (files.MARK): hidden files are no part of the store.
+        # Not the list of a product folder's files (files.FILE_LIST): hidden files are no part of the store.
         shown = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
         for path in sorted(shown):
             name = f"{stage}/{path.relative_to(folder)}"

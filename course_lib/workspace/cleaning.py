@@ -94,7 +94,7 @@ def removal(chapters: Sequence[str], runs: bool = False) -> Removal:
                 else:
                     found.stays.append(run)
         elif path.is_dir() and (manifest := manifests.read(path)):
-            written = [path / name for name in (manifests.FILE, files.MARK) if (path / name).is_file()]
+            written = [path / name for name in (manifests.FILE, files.FILE_LIST) if (path / name).is_file()]
             for name, facts in manifest["outputs"].items():
                 if _inside(path / name, path) and manifests.is_as_built(path, name, facts):
                     written.append(path / name)

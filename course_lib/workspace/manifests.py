@@ -97,7 +97,7 @@ def versions() -> dict[str, str]:
 def outputs(folder: Path) -> dict[str, dict[str, Any]]:
     """Return what a manifest says about the files that a build wrote into a folder."""
     # The file that says what the course wrote into the folder is written after the manifest.
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / files.MARK]
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / files.FILE_LIST]
     return {str(path.relative_to(folder)): facts(path) for path in paths}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from course_lib import paths
 from course_lib.errors import CourseError
-from course_lib.files import MARK
+from course_lib.files import FILE_LIST
 
 from tests.bench import (
     gpu_all,
@@ -73,7 +73,7 @@ def test_the_run_on_aozora_goes_to_a_card_in_shards_and_comes_back_in_parts(
     gpu_aozora.main(["join", str(parts), "-o", str(tmp_path / "model")])
     trained = {path.name: path.read_bytes() for path in (tmp_path / "run/model").iterdir()}
     joined = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
-    del trained[MARK]
+    del trained[FILE_LIST]
     assert trained.items() <= joined.items()
     (parts / "model.safetensors.00").unlink()
     with pytest.raises(CourseError, match="the parts of model.safetensors are not those"):
@@ -110,5 +110,5 @@ def test_the_recipe_goes_on_where_it_ended_and_keeps_figures_only(tmp_path: Path
     assert gpu_recipe.main([*common, "--until", "30"]) == gpu_recipe.LEFT  # no time for a slice
     assert gpu_recipe.main(common) == 0
     names = {path.name for path in (tmp_path / "results").iterdir()}
-    assert names == {"curve.png", "log.jsonl", "recipe.json", MARK}
+    assert names == {"curve.png", "log.jsonl", "recipe.json", FILE_LIST}
     assert str(tmp_path) not in (tmp_path / "results" / "recipe.json").read_text(encoding="utf8")

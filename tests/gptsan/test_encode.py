@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from course_lib.documents import read_batches
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import MARK
+from course_lib.files import FILE_LIST
 from course_lib.gptsan.config import EncodeConfig
 from course_lib.gptsan.encode import encode
 from course_lib.gptsan.examples import Examples
@@ -44,7 +44,7 @@ def tales(tmp_path: Path) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != MARK}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != FILE_LIST}
 
 
 def test_a_list_gives_classes(tales: Path, tokenizer: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from course_lib.checkpoints.torch_dtypes import TORCH
 from course_lib.errors import CourseError
-from course_lib.files import MARK, write_json
+from course_lib.files import FILE_LIST, write_json
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.pretrain import text_codec
@@ -91,7 +91,7 @@ def test_a_run_gives_its_latest_whole_checkpoint(run: Path, words: Path, rows: i
     target = tmp_path / "japanese-gpt2"
     report = export(run, target)
     assert (report["step"], report["dtype"], report["loss"]) == (STEPS, "bf16", 4.75)
-    assert {path.name for path in target.iterdir()} - {MARK} == {
+    assert {path.name for path in target.iterdir()} - {FILE_LIST} == {
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "preparation.json",
         "README.md",
     }  # fmt: skip

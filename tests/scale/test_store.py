@@ -68,11 +68,11 @@ def test_a_run_begins_in_an_empty_folder(tmp_path: Path) -> None:
 
 
 def test_the_mark_of_a_product_is_not_published(tmp_path: Path) -> None:
-    from course_lib.files import MARK, atomic_folder
+    from course_lib.files import FILE_LIST, atomic_folder
 
     with atomic_folder(tmp_path / "made/tokenizer") as folder:
         (folder / "tokenizer.json").write_text("{}")
-    assert (tmp_path / "made/tokenizer" / MARK).is_file()
+    assert (tmp_path / "made/tokenizer" / FILE_LIST).is_file()
     assert Store(str(tmp_path / "run")).publish(tmp_path / "made", "tokenizer") == {
         "tokenizer/tokenizer/tokenizer.json": 2
     }

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from course_lib.command_line.serving import serve
 from course_lib.errors import CourseError, UsageError
-from course_lib.files import MARK
+from course_lib.files import FILE_LIST
 from course_lib.serving import ini, layout, repository, server
 
 from tests.serving import tiny
@@ -102,7 +102,7 @@ def test_a_repository_holds_what_triton_reads_and_the_mark_of_the_course(folder:
     target = tmp_path / "models"
     model = repository.write(folder, target)
     files = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-    assert files == {MARK, "fastertransformer/config.pbtxt", "fastertransformer/1/model.py"}
+    assert files == {FILE_LIST, "fastertransformer/config.pbtxt", "fastertransformer/1/model.py"}
     # Repositories that earlier versions wrote have the same line, so they are served as long as it is right.
     line = "from course_lib.serving.triton_model import TritonPythonModel  # noqa: F401"
     assert line in (model / "1/model.py").read_text().splitlines()
