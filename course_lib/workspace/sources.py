@@ -37,9 +37,8 @@ def digest(name: str) -> str:
 def is_edited(name: str) -> bool:
     """Return whether a source has another digest now than when this process loaded it."""
     source = LIBRARY / name
-    if source.is_file():
-        listed = [source]
-    else:
+    listed = [source]
+    if source.is_dir():
         listed = [path for each in PATTERNS for path in sorted(source.glob(each))]
     now = {path: path.read_bytes() for path in listed if _is_part(path, source)}
     try:
