@@ -38,7 +38,7 @@ def is_edited(name: str) -> bool:
     """Return whether a source has another digest now than when this process loaded it."""
     source = LIBRARY / name
     listed = [source]
-    if source.is_dir():
+    if not source.is_file():
         listed = [path for each in PATTERNS for path in sorted(source.glob(each))]
     now = {path: path.read_bytes() for path in listed if _is_part(path, source)}
     try:
