@@ -222,7 +222,10 @@ def _read_batch(settings: AozoraConfig, batch: tuple[str, list[tuple[str, bytes]
 def _read_file(
     file: str, content: bytes, settings: AozoraConfig, report: CorpusReport
 ) -> tuple[dict[str, str], list[str]] | None:
-    """Return the document of a file and the names of its persons; None if it is left out, which the report counts."""
+    """Return the document of a file and the names of its persons, the author first.
+
+    None if the work is left out, which the report counts.
+    """
     counts: Counter[str] = Counter()
     if (decoded := decode(content, counts)) is None:
         report.enter("")
@@ -233,7 +236,7 @@ def _read_file(
     orthography = "new" if is_new(work.text) else "old"
     if len(work.text) < settings.min_chars:
         reason = "too_short"
-    elif not (work.is_free or settings.copyrighted):
+    elif not (work.is_public_domain or settings.copyrighted):
         reason = "copyrighted"
     elif not is_japanese(work.text):
         reason = "not_japanese"
@@ -244,7 +247,7 @@ def _read_file(
             report.count(name, counts[name])
         document = {"text": work.text, "title": work.title, "subtitle": work.subtitle, "author": work.author}
         document |= {"translator": work.translator, "orthography": orthography, "file": file}
-        return document, [work.byline, work.author, work.translator]
+        return document, [work.author or work.byline or file, work.byline, work.translator]
     report.remove(reason, file, work.text, work.title)
     return None
 

@@ -58,7 +58,7 @@ class Work:
     # The last line of the header: the translator's in a translation, otherwise the author's.
     byline: str = ""
     text: str = ""
-    is_free: bool = True  # whether the colophon names no license and no holder of the copyright
+    is_public_domain: bool = True  # whether the colophon names no license and no holder of the copyright
 
 
 def decode(content: bytes, counts: Counter[str]) -> str | None:
@@ -88,7 +88,7 @@ def read_work(text: str, counts: Counter[str]) -> Work:
     counts[NO_COLOPHON] += not colophon
     body, after = (body[: colophon.start()], body[colophon.start() :]) if colophon else (body, body)
     work = persons(header)
-    work.text, work.is_free = plain(body, counts), not RIGHTS.search(after)
+    work.text, work.is_public_domain = plain(body, counts), not RIGHTS.search(after)
     return work
 
 

@@ -11,7 +11,8 @@ BASE = 0xDC00
 SIGNS = frozenset("[]{}<>|'=_*#:;!-")
 # An address keeps its signs, because a later step removes it as a whole.
 SIGN = re.compile(r"(?:https?|ftp)://[!-;=?-Z^_`a-z~]+|[" + re.escape("".join(sorted(SIGNS))) + "]")
-# Signs that a template yields: text for the templates around it, and markup for links, tags and tables.
+# | and = that come out of a template: they do not divide the arguments of the template around it, but are markup for
+# links, tags and tables.
 YIELDED = {"|": "\udb7c", "=": "\udb3d"}
 BAR = YIELDED["|"]
 # Stands for <nowiki />: separates markup, and disappears.

@@ -183,7 +183,7 @@ WEBTEXT = Product(
     inputs=_webtext_inputs,
     code=("corpus",),
 )
-# The documents of the small world, which need no cleaning; that near-duplicates go would change their probabilities.
+# The documents of the small world, which need no cleaning; without near-duplicates their probabilities would be others.
 WORLD = Product("corpus/world", build=_world, settings=_world_settings, code=GENERATOR)
 
 # Documents that need no cleaning, of all files that the profile names.

@@ -40,8 +40,7 @@ MASKED = {
     "mail": tr_noop("mail addresses masked"),
     "postal code": tr_noop("postal codes masked"),
 }
-# Why a document is removed: not at all, or as an exact duplicate. Any other number is that of the document that it
-# resembles.
+# The number of the earlier document that a document resembles, or one of these: it is unique, or an exact duplicate.
 UNIQUE, DUPLICATE = -1, 0
 # A stored document that passed the filters, why it is removed, and which of its long lines are repeats.
 FilteredDocument = tuple[bytes, int, Flags]

@@ -1,8 +1,8 @@
 """Conversion of an article's wiki markup to plain text: its headings and paragraphs.
 
-Links and templates are resolved from the innermost outward. Templates are not expanded: a template that displays words
-is replaced by them (templates.py), and any other template is removed. Unbalanced markup affects only its own line,
-never the whole article. The running time is linear in the length of the article.
+Links and templates are resolved from the innermost outward. The source of a template is not read: templates.py
+knows what those that display words show, and any other template is removed. Unbalanced markup affects only its own
+line, never the whole article. The running time is linear in the length of the article.
 
 A gap, a character that no text has (GAP), is left where words are removed. Only brackets and separators next to a gap
 are tidied, because all others were written by the author. The gaps are removed at the end and are not counted.

@@ -11,7 +11,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-# Maximum number of characters sent to MeCab at once. Sentences are far shorter, and longer strings only cost time.
+# Maximum number of characters sent to a segmenter at once. Sentences are far shorter, longer strings cost MeCab time,
+# and Juman++ drops lines of more than 4,096 bytes (jumanpp.py).
 LONGEST = 1000
 # Characters that are never sent to MeCab; each is a word of its own.
 UNFIT = re.compile("([\x00\n\r\ud800-\udfff])")

@@ -15,8 +15,9 @@ notice 外来語の表記 (1991) use ー only there. In this module, the charact
 * A dash after a kana becomes ー, as in neologdn (ユ－ザ－), unless a digit follows (は－１０℃). Every other dash
   becomes - (882年－912年).
 * Two or more of ― — ─ are a punctuation dash and become ―― everywhere (だが――それ).
-* A wave next to a number (10〜20人) or after a slash becomes ~. So does a wave between two words that is not after a
-  kana (東京〜大阪, A〜Z), and a wave between two names in katakana (パリ〜ニース).
+* A wave (the tilde ~ or ～, the wave dash 〜) next to a number (10〜20人) or after a slash becomes ~. So does a wave
+  between two words that is not after a kana (東京〜大阪, A〜Z), and a wave between two names in katakana
+  (パリ〜ニース).
 * Any other wave between two kana lengthens a vowel and becomes ー (すご〜〜い → すごーい, ラ〜メン → ラーメン), but not
   behind a few kana that follow a wave for left-out words (〜から〜まで).
 * Every other wave is deleted (〜だった〜, 最高〜！).
@@ -65,24 +66,24 @@ MARKS = "\u0300-\u036f\u20d0-\u20ff\ufe00-\ufe0f\U000e0100-\U000e01ef"
 # The characters that neologdn treats as ー and as 〜, and the signs that it damages.
 DASHES, WAVES, DAMAGED = "﹣－—―─━", "~〜～∼∾〰", "⁻₋¥￥‘"
 # The dashes that are left when spaces are removed become ー. The pattern begins with a literal, which is found quickly.
-SPACE = re.compile(f" (?:(?=[{JAPANESE}])|(?<=[{JAPANESE}{DASHES}] )|(?<=[{JAPANESE}][{MARKS}] ))")
+REMOVED_SPACE = re.compile(f" (?:(?=[{JAPANESE}])|(?<=[{JAPANESE}{DASHES}] )|(?<=[{JAPANESE}][{MARKS}] ))")
 # This pattern begins with a character class, which `re` finds quickly.
 SIGN = re.compile(f"[{DASHES}{WAVES}{DAMAGED}]")
 DASH = re.compile(rf"(?<![{KANA}{DASHES}])[{DASHES}]+|(?<=[{KANA}])[{DASHES}]+(?=\d)")
 LONG_DASH = re.compile("[—―─]{2,}")
 # Waves with spaces between them count as one wave.
 WAVE = re.compile(f"[{WAVES}]+(?: +[{WAVES}]+)*")
-BEHIND_WORD = re.compile(rf"(?:[^\W_{KANA}]|[%℃)」』])$")
-BEFORE_WORD = re.compile(r"(?:[^\W_ぁ-ゖ\u3099-ゟー-ヿﾞﾟ]|[「『])")
+WORD_END = re.compile(rf"(?:[^\W_{KANA}]|[%℃)」』])$")
+WORD_BEGIN = re.compile(r"(?:[^\W_ぁ-ゖ\u3099-ゟー-ヿﾞﾟ]|[「『])")
 # A small kana ends a name only if it is a long one: リエージュ〜バストーニュ, but ウェ〜イ and チュ〜リップ.
-BEHIND_NAME = re.compile("[ァ-ヺー](?:[アイウエオ-ヂツ-モヤユヨ-ロワ-ヴー]|[ァ-ヺー]{2}[ァィゥェォッャュョ])$")
-BEFORE_NAME = re.compile("[アイウエオ-ヂツ-モヤユヨ-ロワ-ヴ][ァ-ヺー]{2}")
+NAME_END = re.compile("[ァ-ヺー](?:[アイウエオ-ヂツ-モヤユヨ-ロワ-ヴー]|[ァ-ヺー]{2}[ァィゥェォッャュョ])$")
+NAME_BEGIN = re.compile("[アイウエオ-ヂツ-モヤユヨ-ロワ-ヴ][ァ-ヺー]{2}")
 # A space after the wave and none before it: 学習〜 次. This space is removed later, so normalizing the text a second
 # time does not find it.
 PHRASE_END = re.compile(f" +[{JAPANESE}]")
 NUMBER = re.compile(r"[-+±]?\d")
 ONE_KANA = re.compile(f"[{KANA}]")
-# A wave in place of left-out words, behind none, and the few kana that follow it: 〜から, 「〜ても.
+# A wave that stands for left-out words, as no word is before it, and the few kana that follow it: 〜から, 「〜ても.
 LEFT_OUT = re.compile(rf"(?<![\w{KANA}{WAVES}])[{WAVES}]+[{KANA}]{{1,8}}$")
 # A voiced or semi-voiced sound mark, behind a kana or not. neologdn turns ゛ into ﾞ and leaves those that it does not
 # compose.
@@ -115,7 +116,7 @@ def _line(line: str) -> str:
             # What a wave means is decided in full-width kana, with single ー: ﾊﾟﾘ〜ﾆｰｽ.
             line = WAVE.sub(_wave, neologdn.normalize(line, remove_space=False, tilde="ignore"))
     if " " in line:
-        line = SPACE.sub("", " ".join(line.split()))
+        line = REMOVED_SPACE.sub("", " ".join(line.split()))
     line = neologdn.normalize(line, remove_space=False, tilde="normalize")
     if has_signs:
         for sign, placeholder in PLACEHOLDERS.items():
@@ -131,8 +132,8 @@ def _wave(match: re.Match[str]) -> str:
         return "~"
     if PHRASE_END.match(text, end) and before.endswith(text[start - 1]):
         return ""
-    between_words = BEHIND_WORD.search(before) and BEFORE_WORD.match(after)
-    between_names = BEHIND_NAME.search(before) and BEFORE_NAME.match(after)
+    between_words = WORD_END.search(before) and WORD_BEGIN.match(after)
+    between_names = NAME_END.search(before) and NAME_BEGIN.match(after)
     if between_words or between_names:
         return "~"
     between_kana = start > 0 and ONE_KANA.match(text, start - 1) and ONE_KANA.match(text, end)

@@ -15,8 +15,9 @@ ESCAPE = "␛"
 NEWLINE = ESCAPE + "n"
 # Each is a single token in every tokenizer for text with ␣.
 ESCAPES = (NEWLINE, ESCAPE + "s", ESCAPE + "e")
-# Regular expression for a ␛ without its letter, used after ␛n and ␛s have been replaced.
-CUT = ESCAPE + "(?!e)"
+# Regular expression for a ␛ without its letter, as at the end of a generated text that was cut, for the decoder in
+# subword/folder.py; ␛n and ␛s have been replaced before.
+BROKEN_ESCAPE = ESCAPE + "(?!e)"
 # What is written, and what it stands for.
 REPLACEMENTS = ((SPACE, " "), (NEWLINE, "\n"), (ESCAPE + "s", SPACE), (ESCAPE + "e", ESCAPE))
 

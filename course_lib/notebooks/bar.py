@@ -1,4 +1,4 @@
-"""A progress bar for notebooks that leaves nothing behind: no red bar, and no text in the saved notebook."""
+"""A progress bar for notebooks that leaves nothing behind: not even the red bar of tqdm after an error, and no text in the saved notebook."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from tqdm.notebook import tqdm_notebook
 # Seconds between two updates of a bar. An update sends three messages, and a client that reads them after the cell,
 # such as nbval, loses those beyond the 1,000 that ZeroMQ keeps.
 INTERVAL = 1.0
-# The type of a widget in an output.
-WIDGET = "application/vnd.jupyter.widget-view+json"
+# The MIME type of a widget in an output.
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 class NotebookBar(tqdm_notebook):  # type: ignore[misc]
@@ -18,7 +18,7 @@ class NotebookBar(tqdm_notebook):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, display=False, mininterval=INTERVAL, **options)
         view = {"version_major": 2, "version_minor": 0, "model_id": self.container.model_id}
-        self._output = display({WIDGET: view}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._output = display({WIDGET_MIME: view}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Show the last state, then remove the bar. An error is shown by its exception."""

@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from course_lib.errors import CourseError
-from course_lib.notebooks.bar import WIDGET
+from course_lib.notebooks.bar import WIDGET_MIME
 from course_lib.notebooks.progress import progress
 
 # Longest time that a cell may take [s].
@@ -77,4 +77,4 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 def _is_widget(output: nbformat.NotebookNode) -> bool:
     """Return whether an output is a widget, or what a closed progress bar leaves: an output without data."""
-    return "data" in output and (not output["data"] or WIDGET in output["data"])
+    return "data" in output and (not output["data"] or WIDGET_MIME in output["data"])

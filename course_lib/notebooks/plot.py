@@ -1,4 +1,4 @@
-"""The common style for all figures: size, colors and the Japanese font. The figures are in each chapter's figures.py."""
+"""The common style for all figures: size, the Japanese font, and the colors from which each figure chooses. The figures are in each chapter's figures.py."""
 
 from collections.abc import Iterable
 from itertools import count
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 # Colors of the lines, bars and points of a figure.
 COLORS = ("#3b6ea5", "#d9822b", "#5a9e6f", "#b0485a", "#7a6aa8", "#8a8a8a")
+# Of a comparison: gray for what was before a change, blue for what came of it.
 BEFORE, AFTER = COLORS[5], COLORS[0]
 
 

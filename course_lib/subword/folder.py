@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer, decoders
 from course_lib.checkpoints import tokenizer_json
 from course_lib.files import read_record, write_json
 from course_lib.japanese import normalize, segment
-from course_lib.japanese.segment import CUT, NEWLINE, REPLACEMENTS, escape_spaces
+from course_lib.japanese.segment import BROKEN_ESCAPE, NEWLINE, REPLACEMENTS, escape_spaces
 from course_lib.subword.config import BEGIN, END, UNKNOWN
 
 # sentencepiece's symbol for a space.
@@ -95,6 +95,6 @@ def lossless_decoder(byte_fallback: bool, word_symbol: str = "") -> Any:
     """
     *others, escape = REPLACEMENTS
     replacements: list[tuple[Any, str]] = [(word_symbol, "")] if word_symbol else []
-    replacements += [*others, (Regex(CUT), ""), escape]
+    replacements += [*others, (Regex(BROKEN_ESCAPE), ""), escape]
     steps: list[Any] = [decoders.ByteFallback()] if byte_fallback else []
     return decoders.Sequence([*steps, decoders.Fuse(), *(decoders.Replace(*pair) for pair in replacements)])

@@ -4,7 +4,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.notebooks.bar import WIDGET
+from course_lib.notebooks.bar import WIDGET_MIME
 from course_lib.notebooks.execution import tidy
 from nbclient import NotebookClient
 
@@ -38,7 +38,7 @@ def test_closed_bar_leaves_an_empty_output(executed: Any) -> None:
 
 def test_open_bar_has_no_text_form(executed: Any) -> None:
     """nbval skips the type of widgets, so a bar changes nothing that it compares."""
-    assert list(executed.cells[2].outputs[0].data) == [WIDGET]
+    assert list(executed.cells[2].outputs[0].data) == [WIDGET_MIME]
 
 
 def test_tidy_removes_bars(executed: Any) -> None:
