@@ -68,12 +68,15 @@ def test_the_pages_commands_run(course: Course) -> None:
     dump = Path("downloads/jawiki-20261101-pages-articles-multistream.xml.bz2")
     dump.symlink_to(workspace.data("jawiki-sample.xml.bz2"))
     Path("ja.txt.xz").symlink_to(workspace.data("webtext-sample.txt.xz"))
+    Path("data").symlink_to(workspace.data("README.md").parent)
+    Path("aozorabunko_text").symlink_to("data/aozora-sample")
+    Path("list.json").write_text('{"authors": ["水瀬はる"]}', encoding="utf8")
     lines = [line.split("#")[0].split()[1:] for line in COMMANDS.read_text(encoding="utf8").split("\n")
              if line.startswith("    course ")]  # fmt: skip
     commands = [line for line in lines if line[0] in ("corpus", "segment", "tokenizer") and line[1] != "download"]
     assert len(commands) >= 4
     for command in commands:  # the sample supports fewer entries than a real corpus
-        course(" ".join(command).replace("32000", "6000"))
+        course(" ".join(command).replace("32000", "5000"))
     assert {"wiki.jsonl", "web.jsonl", "wiki.txt", "tokenizer"} <= {path.name for path in Path().iterdir()}
 
 
