@@ -71,6 +71,7 @@ REMOVED_SPACE = re.compile(f" (?:(?=[{JAPANESE}])|(?<=[{JAPANESE}{DASHES}] )|(?<
 SIGN = re.compile(f"[{DASHES}{WAVES}{DAMAGED}]")
 DASH = re.compile(rf"(?<![{KANA}{DASHES}])[{DASHES}]+|(?<=[{KANA}])[{DASHES}]+(?=\d)")
 LONG_DASH = re.compile("[—―─]{2,}")
+DASH_RUN = re.compile(PLACEHOLDERS["――"] + "{2,}")
 # Waves with spaces between them count as one wave.
 WAVE = re.compile(f"[{WAVES}]+(?: +[{WAVES}]+)*")
 WORD_END = re.compile(rf"(?:[^\W_{KANA}]|[%℃)」』])$")
@@ -119,6 +120,8 @@ def _line(line: str) -> str:
         line = REMOVED_SPACE.sub("", " ".join(line.split()))
     line = neologdn.normalize(line, remove_space=False, tilde="normalize")
     if has_signs:
+        # Punctuation dashes between which a space or a wave was removed are one.
+        line = DASH_RUN.sub(PLACEHOLDERS["――"], line)
         for sign, placeholder in PLACEHOLDERS.items():
             line = line.replace(placeholder, sign)
     return line

@@ -2,7 +2,7 @@ from time import process_time
 
 import pytest
 from course_lib.japanese import normalize
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 
@@ -109,6 +109,8 @@ KANA_AND_WAVES = "〜~ァカンーｶﾟﾞかを 　"
 @given(
     st.text() | st.text(alphabet=NEIGHBOURS) | st.text(alphabet="〜－―- 　漢ハ1a") | st.text(alphabet=KANA_AND_WAVES)
 )
+@example("—— ——")
+@example("——〜——")
 def test_normalizing_twice_changes_nothing(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)
 
