@@ -66,7 +66,7 @@ class Entry(NamedTuple):
     """A work in a part: what decides on it, without its text."""
 
     file: str
-    names: list[str]  # the byline, the author and the translator, as a list of what is held out names them
+    names: list[str]  # the author, the byline, the translator; a list of what is held out names any of them
     characters: int
     part: str  # the name of the part's file, and where in it the work's line begins and ends [bytes]
     start: int
