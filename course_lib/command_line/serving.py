@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
+from course_lib.checkpoints import aozora
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.command_line.from_options import FromOptions
 from course_lib.command_line.models import Continued, continued, tell_own
@@ -174,7 +175,16 @@ def _require_ctranslate2() -> None:
 
 
 def serve(
-    folder: FtFolder,
+    folder: Annotated[
+        Path,
+        Argument(
+            metavar="FOLDER",
+            help="FasterTransformer folder N-gpu, or the folder that holds it; with --openai a Hugging Face folder of "
+            "a GPT-NeoX or GPT-2, or aozora",
+            parser=path,
+        ),
+        Note.MODEL,
+    ],
     target: Annotated[Path | None, output("write a Triton model repository, and do not serve it"), Note.PRODUCT] = None,
     *,
     port: Annotated[
@@ -203,8 +213,23 @@ def serve(
         str | None,
         Option("--weights", help="path of the weights for the repository's server; default: their path now"),
     ] = None,
+    openai: Annotated[
+        bool, Option("--openai", help="speak OpenAI's protocol (completions), without Triton; each prefix is a model")
+    ] = False,
+    prefix: Annotated[
+        list[Path] | None,
+        Option("--prefix", help="with --openai: a prefix, beside those in FOLDER/prefixes; repeatable", parser=path),
+    ] = None,
 ) -> object:
-    """Serve an exported folder with Triton on this machine (HTTP and gRPC) until Ctrl-C."""
+    """Serve a model on this machine until Ctrl-C: an exported folder with Triton, or any folder with --openai."""
+    if openai:
+        given = {"-o": target, "--threads": threads, "--instances": instances != 1, "--weights": weights,
+                 "--backend": backend != "python", "--timeout": timeout != 300}  # fmt: skip
+        if triton := [name for name, value in given.items() if value]:
+            raise UsageError(tr("{option}: not allowed with --openai", option=triton[0]))
+        return _serve_openai(folder, prefix or [], port, address, queue)
+    if prefix:
+        raise UsageError(tr("--prefix: needs --openai; `course ft export --prefix` puts prefixes into FOLDER"))
     from course_lib.serving import repository, server
 
     if target:
@@ -215,6 +240,17 @@ def serve(
         raise UsageError("--backend, --weights: need -o OUT; without -o, FOLDER itself is served")
     server.serve(server.running(folder, port, address, timeout, threads, instances, queue))
     return None
+
+
+def _serve_openai(folder: Path, prefixes: list[Path], port: int, address: str, queue: int) -> None:
+    """Serve OpenAI's protocol. Raises CourseError if the packages for it are not installed."""
+    for package in ("starlette", "uvicorn"):
+        if find_spec(package) is None:
+            raise CourseError(tr("{name}: not installed; pip install 'japanese-lm-course[serve]'", name=package))
+    from course_lib.serving import openai_server
+
+    aozora.tell(folder)
+    openai_server.serve(folder, prefixes, port, address, queue)
 
 
 def ask(

@@ -36,6 +36,11 @@ TYPES: dict[Form, str] = {"peft": "PREFIX_TUNING", "cartridge": "CARTRIDGE"}
 FROZEN = "num_frozen_tokens"
 
 
+def beside(folder: Path) -> dict[str, Path]:
+    """Return the prefixes that lie in a model folder, in `prefixes`: {name of the task: file}."""
+    return {path.stem: path for path in sorted((folder / "prefixes").glob("*.safetensors"))}
+
+
 def read(path: Path) -> Prefix:
     """Return the prefix (fp32) from a file in course or rinna format, or a peft folder. No code in the file is run."""
     try:

@@ -20,6 +20,7 @@ from transformers.cache_utils import DynamicLayer
 
 from course_lib.generation.prefix_cache import Shape, left_padded, past, positions
 from course_lib.serving.request import Answer, RequestRow, Word, require_valid
+from course_lib.serving.text_stream import NewToken, TextStream
 
 MAX_TEXTS = 64  # maximum number of texts in one forward pass
 COLUMNS = 64  # the key/value cache grows by at least this many columns [tokens]
@@ -28,20 +29,30 @@ COLUMNS = 64  # the key/value cache grows by at least this many columns [tokens]
 class Engine:
     """The model and the prefixes of an exported folder, ready to generate."""
 
-    def __init__(self, loaded: Any) -> None:
-        """Create an engine for the result of reader.load."""
-        self.model = loaded.model
-        self.prefixes = list(loaded.prefixes)
-        self.start_id, self.end_id = loaded.config.start_id, loaded.config.end_id
+    def __init__(self, model: Any, prefixes: Sequence[Tensor | None], start_id: int, end_id: int) -> None:
+        """Create an engine for a transformers GPT-2 or GPT-NeoX, and the prefixes of its tasks [P, width]."""
+        self.model = model
+        self.prefixes = list(prefixes)
+        self.start_id, self.end_id = start_id, end_id
         self.vocabulary: int = self.model.config.vocab_size
         # The maximum length, including the prefix [tokens]
         self.positions: int = self.model.config.max_position_embeddings
 
-    def run(self, rows: Sequence[RequestRow], log_probs: bool = False) -> list[Answer]:
-        """Return the answers to `rows`, in their order, with the log probability of each new token if asked for."""
+    @classmethod
+    def of(cls, loaded: Any) -> "Engine":
+        """Return an engine for the result of reader.load."""
+        return cls(loaded.model, loaded.prefixes, loaded.config.start_id, loaded.config.end_id)
+
+    def run(
+        self, rows: Sequence[RequestRow], log_probs: bool = False, streams: Sequence[TextStream] = ()
+    ) -> list[Answer]:
+        """Return the answers to `rows`, in their order, with the log probability of each new token if asked for.
+
+        `streams`, one for each row or none at all, are given each token as it is drawn.
+        """
         for row in rows:
             self.check(row)
-        generations = [self.generation(row, log_probs) for row in rows]
+        generations = self.generations(rows, log_probs, streams)
         # The longest texts begin first, so that none of them runs alone in the end
         waiting = sorted(generations, key=lambda one: (-one.left, -len(one.prompt)))
         batch = TextBatch(self.model)
@@ -57,12 +68,19 @@ class Engine:
         prefix_lengths = [0 if prefix is None else len(prefix) for prefix in self.prefixes]
         require_valid(row, self.vocabulary, self.positions, self.start_id, prefix_lengths)
 
-    def generation(self, row: RequestRow, log_probs: bool = False) -> "Generation":
+    def generation(self, row: RequestRow, log_probs: bool = False, stream: TextStream | None = None) -> "Generation":
         """Return the text of a valid row, ready to join a batch."""
         start = self.start_id if row.start_id is None else row.start_id
         end = self.end_id if row.end_id is None else row.end_id
         prefix = None if row.task is None else self.prefixes[row.task]
-        return Generation(row, end, row.ids or (start,), prefix, log_probs)
+        return Generation(row, end, row.ids or (start,), prefix, log_probs, stream)
+
+    def generations(
+        self, rows: Sequence[RequestRow], log_probs: bool = False, streams: Sequence[TextStream] = ()
+    ) -> "list[Generation]":
+        """Return the texts of several rows; `streams` as in `run`."""
+        each: Sequence[TextStream | None] = streams or [None] * len(rows)
+        return [self.generation(row, log_probs, stream) for row, stream in zip(rows, each, strict=True)]
 
 
 class Generation:
@@ -75,6 +93,7 @@ class Generation:
         prompt: tuple[int, ...] = (),
         prefix: Tensor | None = None,
         wants_log_probs: bool = False,
+        stream: TextStream | None = None,
     ) -> None:
         """Begin a text.
 
@@ -84,9 +103,12 @@ class Generation:
             prompt: what the model reads first: the row's input, or the start token.
             prefix: the values of its task's prefix [P, width], or None.
             wants_log_probs: whether the answer needs log probabilities.
+            stream: what is given each token as it is drawn, and may end the text.
         """
         self.row, self.end, self.prompt, self.prefix = row, end, prompt, prefix
-        self.wants_log_probs = wants_log_probs
+        self.wants_log_probs, self.stream = wants_log_probs, stream
+        if stream:
+            stream.restart()
         self.ids = list(row.ids)
         self.log_probs: list[float] = []
         self.left = row.output_length  # tokens still allowed
@@ -95,8 +117,8 @@ class Generation:
         self.rng = random.Random(row.seed)
         self.top_p = row.top_p or 1.0
 
-    def add(self, token: int, log_prob: float | None = None) -> None:
-        """Append a token, unless the text has ended."""
+    def add(self, token: int, log_prob: float | None = None, new: NewToken | None = None) -> None:
+        """Append a token, unless the text has ended; its stream gets `new`, or the token alone."""
         if self.finished:
             return
         self.ids.append(token)
@@ -104,6 +126,8 @@ class Generation:
             self.log_probs.append(log_prob)
         self.left -= 1
         self.finished = token == self.end or not self.left or any(self.ends_in(word) for word in self.row.stop_words)
+        if self.stream:
+            self.finished = self.stream.add(new or NewToken(token), self.finished)
         if self.row.top_k == 0:
             reset = token == self.row.top_p_reset_id
             self.top_p = self.row.top_p if reset else max(self.top_p * self.row.top_p_decay, self.row.top_p_min)
@@ -136,8 +160,7 @@ class TextBatch:
         if not texts:
             return []
         logits = self.slots.prefill([text.prompt for text in texts], [text.prefix for text in texts])
-        scores = adjust(logits, texts)
-        _append(draw(scores, texts), scores, texts)
+        _choose(logits, texts)
         self.running += texts
         return self.leave({text for text in texts if text.finished})
 
@@ -145,8 +168,7 @@ class TextBatch:
     def step(self) -> list[Generation]:
         """Choose the next token of every running text, and return the texts that are finished by it."""
         logits = self.slots.step([text.ids[-1] for text in self.running])
-        scores = adjust(logits, self.running)
-        _append(draw(scores, self.running), scores, self.running)
+        _choose(logits, self.running)
         return self.leave({text for text in self.running if text.finished})
 
     @torch.inference_mode()
@@ -207,13 +229,28 @@ def draw(scores: Tensor, texts: Sequence[Generation]) -> Tensor:
     return chosen
 
 
-def _append(tokens: Tensor, scores: Tensor, texts: Sequence[Generation]) -> None:
-    """Append its new token to each of the N texts, and the token's log probability if one of them wants it."""
+def _choose(logits: Tensor, texts: Sequence[Generation]) -> None:
+    """Append its next token to each of the N texts, given its logits [N, V].
+
+    The log probability in an answer is that of the adjusted logits, as in FasterTransformer; a stream is told those of
+    the model.
+    """
+    of_model = None
+    if any(text.stream and text.stream.wanted is not None for text in texts):
+        # Before `adjust`, which changes fp32 logits in place
+        of_model = logits.float().log_softmax(-1)
+    scores = adjust(logits, texts)
+    tokens = draw(scores, texts)
     log_probs: list[float | None] = [None] * len(texts)
     if any(text.wants_log_probs for text in texts):
         log_probs = scores.log_softmax(-1).gather(-1, tokens[:, None])[:, 0].tolist()
-    for text, token, log_prob in zip(texts, tokens.tolist(), log_probs, strict=True):
-        text.add(token, log_prob)
+    for index, (text, token) in enumerate(zip(texts, tokens.tolist(), strict=True)):
+        new = None
+        if of_model is not None and text.stream and text.stream.wanted is not None:
+            best = of_model[index].topk(text.stream.wanted)
+            likeliest = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+            new = NewToken(token, float(of_model[index, token]), likeliest)
+        text.add(token, log_probs[index], new)
 
 
 # The key/value cache

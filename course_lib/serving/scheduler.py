@@ -17,6 +17,7 @@ from course_lib.errors import CourseError, one_line
 from course_lib.language.words import tr
 from course_lib.serving.engine import Engine, Generation, TextBatch
 from course_lib.serving.request import Answer, RequestRow
+from course_lib.serving.text_stream import TextStream
 
 CANCEL_POLL = 0.1  # seconds between two looks for cancelled requests
 
@@ -33,6 +34,7 @@ class Request:
     answer: Callable[[list[Answer]], None]
     fail: Callable[[Exception], None]
     cancelled: Callable[[], bool] = lambda: False
+    streams: Sequence[TextStream] = ()  # one for each row, or none: they are given each token as it is drawn
     generations: list[Generation] = field(default_factory=list)
 
     @property
@@ -66,15 +68,20 @@ class Scheduler:
 
         Raises CourseError if the thread has ended.
         """
+        self.enqueue(requests)
+        with self.changed:
+            self.changed.wait_for(lambda: not self.waiting)
+
+    def enqueue(self, requests: Sequence[Request]) -> None:
+        """Queue valid requests, and return at once. Raises CourseError if the thread has ended."""
         for request in requests:
-            request.generations = [self.engine.generation(row, request.log_probs) for row in request.rows]
+            request.generations = self.engine.generations(request.rows, request.log_probs, request.streams)
         with self.changed:
             if self.stopping:
                 raise CourseError(tr("the server is stopping"))
             self.requests += requests
             self.waiting += [generation for request in requests for generation in request.generations]
             self.changed.notify_all()
-            self.changed.wait_for(lambda: not self.waiting)
 
     def stop(self) -> None:
         """Answer the requests that are left, and end the thread."""
@@ -102,7 +109,7 @@ class Scheduler:
                     failed = {*batch.running, *joining}
                     batch = TextBatch(self.engine.model)
                     for request in [one for one in self.requests if failed.intersection(one.generations)]:
-                        self._end(request, partial(self.engine.run, request.rows, request.log_probs))
+                        self._end(request, partial(self.engine.run, request.rows, request.log_probs, request.streams))
                 for request in [one for one in self.requests if one.finished]:
                     self._end(request, request.answers)
                 if time.monotonic() > checked + CANCEL_POLL:

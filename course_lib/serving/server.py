@@ -216,15 +216,22 @@ def _environment(inside: Path, threads: int | None) -> dict[str, str]:
     return os.environ | variables | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
 
 
+def bound(host: str, port: int) -> socket.socket:
+    """Return a socket with this address, on a free port if it is 0. Raises CourseError if it cannot be used."""
+    probe = socket.socket()
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind((host, port))
+    except OSError as error:
+        probe.close()
+        facts = {"host": host, "port": port, "strerror": tr(str(error.strerror))}
+        raise CourseError(tr("{host}:{port}: {strerror}; choose others with --port", **facts)) from error
+    return probe
+
+
 def _usable(host: str, port: int) -> int:
     """Return the port, a free one if it is 0. Raises CourseError if it cannot be used."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            facts = {"host": host, "port": port, "strerror": tr(str(error.strerror))}
-            raise CourseError(tr("{host}:{port}: {strerror}; choose others with --port", **facts)) from error
+    with bound(host, port) as probe:
         return int(probe.getsockname()[1])
 
 
@@ -269,7 +276,7 @@ def running_in_process(folder: Path) -> Iterator[str]:
     from course_lib.serving.engine import Engine
     from course_lib.serving.scheduler import Scheduler
 
-    scheduler = Scheduler(Engine(reader.load(folder, device=device())))
+    scheduler = Scheduler(Engine.of(reader.load(folder, device=device())))
     server = _HttpServer((LOOPBACK, 0), _Handler)
     server.scheduler = scheduler
     Thread(target=server.serve_forever, daemon=True).start()

@@ -33,7 +33,7 @@ class TritonPythonModel:
         """Load the folder named in the model's configuration, and start the thread that answers requests."""
         folder = json.loads(args["model_config"])["parameters"][WEIGHTS_KEY]["string_value"]
         try:
-            self.engine = Engine(reader.load(Path(native(folder)), device=device()))
+            self.engine = Engine.of(reader.load(Path(native(folder)), device=device()))
         except CourseError as error:
             raise pb_utils.TritonModelException(shown(str(error))) from error
         self.scheduler = Scheduler(self.engine)

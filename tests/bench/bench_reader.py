@@ -47,7 +47,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = exported(Path(temporary), arguments.layers, arguments.hidden)
         loaded = reader.load(folder)
-        engine = Engine(loaded)
+        engine = Engine.of(loaded)
         with server.running(folder, threads=arguments.threads) as triton:
             client = Client(triton.http)
             kinds = (("one length", even, None), ("lengths mixed", uneven, None), ("with the prefix", even, 0))

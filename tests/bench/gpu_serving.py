@@ -25,7 +25,7 @@ def in_this_process(bench: Bench) -> Values:
     """Tokens per second of the engine and of `generate`, with and without the prefix."""
     logging.set_verbosity_error()
     loaded = reader.load(_folder(bench), device=bench.device)
-    engine, rows, new = Engine(loaded), [], _new(bench)
+    engine, rows, new = Engine.of(loaded), [], _new(bench)
     for name, task, batch in (("engine", None, 8), ("engine with prefix", 0, 8), ("engine", None, 64)):
         prompts = _prompts(bench, batch)
         side, peer = partial(in_process, engine, prompts, new, task), partial(hugging_face, loaded.model, prompts, new)

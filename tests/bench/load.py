@@ -61,7 +61,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = exported(Path(temporary), arguments.layers, arguments.hidden)
-        engine = Engine(reader.load(folder))
+        engine = Engine.of(reader.load(folder))
         rows, answers = steady(engine, requests(256, VOCABULARY, 48, 64, tasks=1, end=NEVER))
         with server.running(folder, threads=1, instances=arguments.instances) as triton:
             numbers = [2**power for power in range(20) if 2**power < arguments.connections]

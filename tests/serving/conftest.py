@@ -16,4 +16,4 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(folder: Path) -> Engine:
-    return Engine(reader.load(folder))
+    return Engine.of(reader.load(folder))

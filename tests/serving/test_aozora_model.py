@@ -61,7 +61,7 @@ def test_every_engine_writes_the_same_greedy_texts(model: FolderScorer, tmp_path
     own = [log_probabilities(ours, ids, NEW) for ids in expected]
 
     export(aozora.folder(), tmp_path / "ft")
-    answers = Engine(reader.load(tmp_path / "ft")).run([RequestRow(tuple(row), NEW) for row in rows], log_probs=True)
+    answers = Engine.of(reader.load(tmp_path / "ft")).run([RequestRow(tuple(row), NEW) for row in rows], log_probs=True)
     assert [answer.ids for answer in answers] == expected
     assert np.abs(np.array([answer.log_probs for answer in answers]) - own).max() <= 1e-2
 

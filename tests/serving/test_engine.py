@@ -14,7 +14,7 @@ from tests.serving import tiny
 
 def engine(family: Family = "gptneox") -> Engine:
     ids = SimpleNamespace(start_id=tiny.START, end_id=tiny.END)
-    return Engine(SimpleNamespace(model=tiny.model(family), prefixes=tiny.prefixes(), config=ids))
+    return Engine.of(SimpleNamespace(model=tiny.model(family), prefixes=tiny.prefixes(), config=ids))
 
 
 def generated(model, ids, new, **options):

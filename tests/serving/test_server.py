@@ -182,7 +182,7 @@ def test_japanese_folders_and_task_names_are_served(tmp_path: Path, monkeypatch:
     temporary = tmp_path / "一時"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    expected = Engine(reader.load(folder)).run([RequestRow((5, 6, 7), 8, 0)])[0].ids
+    expected = Engine.of(reader.load(folder)).run([RequestRow((5, 6, 7), 8, 0)])[0].ids
     with server.running(folder, threads=1) as running, contextlib.closing(Client(running.http)) as asked:
         found = asked.infer(needed([5, 6, 7]) | {"prompt_learning_task_name_ids": 0})
     assert texts(found) == [expected]
