@@ -3,12 +3,13 @@
     python -m tests.bench.llama_cpp_peer write MODEL WORLD -o FILE.npz     in the course's environment
     course gguf export MODEL -o FILE.gguf                                  there, too
     python -m tests.bench.llama_cpp_peer compare FILE.gguf FILE.npz        with llama-cpp-python, without the course
+    python -m tests.bench.llama_cpp_peer tokens MODEL FILE.gguf            the ids of texts alone, with xllamacpp (a wheel)
 
 `write` stores the ids of 20 world documents with the log probabilities of `transformers` at every position, and the
 greedy continuations of their beginnings, with the distance of the two most likely tokens. `compare` computes both with
 llama.cpp, with its key/value cache in single precision and in half precision, its default. It prints the largest
 difference and how many continuations are the same, and how many of the texts of tests/subword/parity.py, normalized
-(and segmented, if the model's tokenizer takes such text), become other ids in llama.cpp.
+(and segmented, if the model's tokenizer takes such text), become other ids in llama.cpp. `tokens` does the last alone.
 """
 
 import json
@@ -112,6 +113,39 @@ def compare(model: Path, source: Path) -> None:
     print(*map(repr, others), sep="\n")
 
 
+def tokens(model: Path, exported: Path) -> None:
+    """Print which texts of tests/subword/parity.py become other ids in llama.cpp than in the course."""
+    import httpx
+    import xllamacpp
+    from course_lib.pretrain import text_codec
+    from course_lib.serving.gguf_export import BYTE
+
+    from tests.subword.parity import TEXTS
+
+    settings = xllamacpp.CommonParams()
+    settings.model.path, settings.n_ctx, settings.port = str(exported), 256, 18080
+    server = xllamacpp.Server(settings)
+    codec, others, by_bytes = text_codec.load(model), [], 0
+    prepare = codec.codec.prepare if codec.codec else str
+    for text in TEXTS:
+        asked = {"content": prepare(text), "add_special": False, "parse_special": False}
+        found = httpx.post(f"{server.listening_address}/tokenize", json=asked, trust_env=False, timeout=60).json()
+        ours, theirs = (codec.tokenizer.convert_ids_to_tokens(ids) for ids in (codec.encode(text), found["tokens"]))
+        if ours == theirs:
+            continue
+        without_bytes: list[str] = []
+        for token in ours:
+            token = codec.tokenizer.unk_token if BYTE.fullmatch(token) else token
+            if token != codec.tokenizer.unk_token or without_bytes[-1:] != [token]:
+                without_bytes.append(token)
+        if without_bytes == theirs:
+            by_bytes += 1
+        else:
+            others.append(text)
+    print(f"xllamacpp {xllamacpp.__version__}: {by_bytes + len(others)} of {len(TEXTS)} texts became other ids")
+    print(f"{by_bytes} of them because byte tokens are <unk> (ggml-org/llama.cpp#28862); the others: {others}")
+
+
 def _greedy(llm: Any, ids: list[int]) -> list[int]:
     """Return up to NEW most likely tokens after the ids, with the end-of-text token."""
     llm.reset()
@@ -131,4 +165,4 @@ def _log_softmax(logits: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(__doc__, write, compare)
+    main(__doc__, write, compare, tokens)
