@@ -11,18 +11,26 @@ def agree(first: list[int], second: list[int]) -> int:
     return same.index(False) if False in same else len(same)
 
 
-def main(about: str | None, write: Callable[[Path, Path, Path], None], compare: Callable[[Path, Path], None]) -> None:
-    """Run one of the two halves: `write MODEL WORLD -o FILE` or `compare MODEL FILE`."""
+def main(
+    about: str | None,
+    write: Callable[[Path, Path, Path], None],
+    compare: Callable[[Path, Path], None],
+    tokens: Callable[[Path, Path], None] | None = None,
+) -> None:
+    """Run one of the parts: `write MODEL WORLD -o FILE`, `compare MODEL FILE` or, if there is one, `tokens MODEL FILE`."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    halves = parser.add_subparsers(dest="half", required=True)
-    first, second = halves.add_parser("write"), halves.add_parser("compare")
+    parts = parser.add_subparsers(dest="part", required=True)
+    first = parts.add_parser("write")
     first.add_argument("model", type=Path)
     first.add_argument("world", type=Path)
     first.add_argument("-o", dest="target", type=Path, required=True)
-    second.add_argument("model", type=Path)
-    second.add_argument("source", type=Path)
+    others = {"compare": compare} | ({"tokens": tokens} if tokens else {})
+    for name in others:
+        other = parts.add_parser(name)
+        other.add_argument("model", type=Path)
+        other.add_argument("source", type=Path)
     args = parser.parse_args()
-    if args.half == "write":
+    if args.part == "write":
         write(args.model, args.world, args.target)
     else:
-        compare(args.model, args.source)
+        others[args.part](args.model, args.source)
