@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
@@ -135,6 +136,8 @@ def test_an_archive_with_a_wrong_checksum_is_not_unpacked(tmp_path: Path, capfd:
         archives.rehearse(folder, learner, course)
     assert "tiny-1.zip: FAILED" in capfd.readouterr().err
     assert sorted(path.name for path in learner.iterdir()) == ["SHA256SUMS", "tiny-1.zip"]
+    # The server's thread has ended: with its socket closed, it would take a core until the end of the tests.
+    assert not [thread for thread in threading.enumerate() if "serve_forever" in thread.name]
 
 
 def test_the_page_tells_what_is_rehearsed() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import threading
+from contextlib import ExitStack
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -47,8 +48,10 @@ def rehearse(folder: Path, scratch: Path, course: Path) -> None:
     Raises CourseError if a checksum is wrong, or if a product of the chapter would have to be built.
     """
     handler = partial(_Quiet, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, ExitStack() as stack:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        # Whatever happens: a thread whose socket is closed would take a whole core for as long as the process lives.
+        stack.callback(server.shutdown)
         release = {
             "RELEASE": f"http://127.0.0.1:{server.server_port}",
             "PATH": f"{course.parent}{os.pathsep}{os.environ['PATH']}",
@@ -66,7 +69,6 @@ def rehearse(folder: Path, scratch: Path, course: Path) -> None:
                 raise CourseError(f"{PROFILE}-{chapter.number}.zip: does not hold what chapter {chapter.number} needs")
             print(f"  chapter {chapter.number}: {len(products)} products, none of them built", flush=True)
             shutil.rmtree(scratch)
-        server.shutdown()
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -148,7 +148,9 @@ def serving(port: int = 0) -> Iterator[Mirror]:
     server = Server(("127.0.0.1", port), type("Bound", (Handler,), {"mirror": found}))
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     found.address = f"http://127.0.0.1:{server.server_port}"
-    yield found
-    found.go_on.set()
-    server.shutdown()
-    server.server_close()
+    try:
+        yield found
+    finally:
+        found.go_on.set()
+        server.shutdown()
+        server.server_close()
