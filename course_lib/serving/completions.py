@@ -7,7 +7,7 @@ the engine does not have is refused, unless a client sends the value that change
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -42,6 +42,8 @@ class StreamOptions(BaseModel):
 
 Id = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
+T = TypeVar("T")
+Several = Annotated[list[T], Field(min_length=1)]
 
 
 class CompletionRequest(BaseModel):
@@ -50,7 +52,7 @@ class CompletionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     model: str
-    prompt: str | list[Id] | Annotated[list[str], Field(min_length=1)] | Annotated[list[list[Id]], Field(min_length=1)]
+    prompt: str | Several[Id] | Several[str] | Several[list[Id]]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     stream: bool | None = None
@@ -76,7 +78,7 @@ class CompletionRequest(BaseModel):
         """The prompts, texts or token ids."""
         if isinstance(self.prompt, str):
             return [self.prompt]
-        if self.prompt and isinstance(self.prompt[0], int):
+        if isinstance(self.prompt[0], int):
             return [self.prompt]  # type: ignore[list-item]
         return self.prompt  # type: ignore[return-value]
 
@@ -91,11 +93,11 @@ def read(body: bytes) -> CompletionRequest:
     try:
         return CompletionRequest.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors()[0]
-        # Of a union, pydantic adds the name of the member that did not fit.
-        name = str(first["loc"][0]) if first["loc"] else None
-        message = first["msg"] if name is None else f"{name}: {first['msg']}"
-        raise ApiError(400, message, name) from None
+        parameter = error.errors()[0]["loc"][:1]
+        # One error for each type that the parameter may have
+        reasons = dict.fromkeys(one["msg"] for one in error.errors() if one["loc"][:1] == parameter)
+        message = ": ".join([*map(str, parameter), tr(" or ").join(reasons)])
+        raise ApiError(400, message, str(parameter[0]) if parameter else None) from None
 
 
 class Response:

@@ -184,6 +184,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "a value outside its limits": ({"temperature": 3}, "temperature", "less than or equal to 2"),
     "a parameter that there is not": ({"top_q": 1}, "top_q", "not permitted"),
     "what the engine does not have": ({"best_of": 4}, "best_of", "1"),
+    "no prompt": ({"prompt": []}, "prompt", "at least 1"),
     "no token": ({"prompt": [5, 12_000]}, "prompt", "12000 is no token; allowed: 0 to 11999"),
     "more than the model's positions": ({"max_tokens": 510}, "max_tokens", "510 new tokens behind a prompt of 4"),
     "as much as the model has, with a prefix": ({"model": "dowa", "max_tokens": 508}, "max_tokens", "model has 509"),
