@@ -92,7 +92,7 @@ def test_it_listens_on_loopback_only(triton: server.Server) -> None:
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_course_serve_ends_and_takes_the_server_with_it(folder: Path, engine: Engine, ending: signal.Signals) -> None:
     port = free_port()
-    code = "from course_lib.command_line import table; command_table.app()"
+    code = "from course_lib.command_line import command_table; command_table.app()"
     options = ["--port", str(port), "--threads", "1"]
     serving = subprocess.Popen(
         [sys.executable, "-c", code, "serve", str(folder), *options], stdout=subprocess.PIPE, text=True

@@ -236,8 +236,10 @@ def test_a_killed_command_leaves_no_ranks(start: Callable[..., Command]) -> None
 def test_a_full_disk_ends_the_run_in_one_line(tmp_path: Path, ranks: int) -> None:
     """RLIMIT_FSIZE stands for a full disk: a write over the limit fails."""
     chosen = pretrain.settings(
-        pretrain.inputs(tmp_path), tmp_path / "run", *ENDLESS, f"launch.ranks={ranks}", "engine.save_steps=3"
-    )
+        pretrain.inputs(tmp_path), tmp_path / "run", *ENDLESS, f"launch.ranks={ranks}", "engine.save_steps=3",
+        # The order of the documents of 100,000 steps would be the first file over the limit.
+        "engine.max_steps=100",
+    )  # fmt: skip
     (tmp_path / "c.yaml").write_text(config.to_yaml(chosen), encoding="utf8")
     command = [sys.executable, "-m", "course_lib.cli", "pretrain", "-c", str(tmp_path / "c.yaml")]
     done = subprocess.run(
