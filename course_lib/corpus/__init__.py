@@ -2,7 +2,7 @@
 
 Three ways, each from its first module to its last:
 
-* Wikipedia: download → dump → wikipedia → wikitext (with templates, scripts, literals and the .tsv tables)
+* Wikipedia: download → dump → wikipedia → wikitext (with templates, superscripts, literals and the .tsv tables)
 * web text: webfile → webtext → mask, filters, quality → dedup → repeats
 * Aozora Bunko: aozora → aozora_work → aozora_notation
 
