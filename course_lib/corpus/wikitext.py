@@ -278,14 +278,14 @@ def _templates(text: str, title: str) -> str:
 def _drop_swallowing(text: str) -> str:
     """Remove each value of a template that swallowed the end of the template; what follows that end stays."""
     *pieces, last = text.split(PARAMETERS_END)
-    parts: list[str] = []
+    kept: list[str] = []
     for piece in pieces:
         # The last value in the paragraph; one behind the name of the template, only on the same line.
         values = list(VALUE_START.finditer(piece, piece.rfind("\n\n") + 1))
         if values and (values[-1][1] or "\n" not in piece[values[-1].start() :]):
             piece = piece[: values[-1].start()]
-        parts += (piece, PARAMETERS_END)
-    return "".join(parts) + last
+        kept += (piece, PARAMETERS_END)
+    return "".join(kept) + last
 
 
 def _literals(text: str) -> str:
@@ -522,22 +522,22 @@ def _without_gaps(text: str) -> str:
     """Remove the gaps, and the separators next to them that are left over."""
     # The line break ends the separators behind the last gap.
     first, *pieces = f"{text}\n".split(GAP)
-    parts = [first.rstrip(SEPARATORS)]
+    tidied = [first.rstrip(SEPARATORS)]
     # The separators on both sides of one gap or several.
-    separators = first[len(parts[0]) :]
+    separators = first[len(tidied[0]) :]
     for piece in pieces:
         behind = piece.lstrip(SEPARATORS)
         separators += piece[: len(piece) - len(behind)]
         # Otherwise another gap follows.
         if behind:
             if behind[0] in "）)":
-                parts[-1] = parts[-1].rstrip(BEFORE_CLOSING)
+                tidied[-1] = tidied[-1].rstrip(BEFORE_CLOSING)
                 separators = separators.rstrip(BEFORE_CLOSING)
-            elif parts == [""] or parts[-1].endswith("\n"):
+            elif tidied == [""] or tidied[-1].endswith("\n"):
                 separators = separators.lstrip(AT_LINE_START)
-            parts += (COMMAS.sub("", separators), behind.rstrip(SEPARATORS))
-            separators = behind[len(parts[-1]) :]
-    return "".join(parts) + separators
+            tidied += (COMMAS.sub("", separators), behind.rstrip(SEPARATORS))
+            separators = behind[len(tidied[-1]) :]
+    return "".join(tidied) + separators
 
 
 def _heading(line: str) -> tuple[int, str] | None:
