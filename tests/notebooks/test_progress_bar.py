@@ -4,7 +4,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.notebooks.bar import WIDGET_MIME
+from course_lib.notebooks.progress_widget import WIDGET_MIME
 from course_lib.notebooks.execution import tidy
 from nbclient import NotebookClient
 
