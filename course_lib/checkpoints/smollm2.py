@@ -52,7 +52,7 @@ def _download(folder: Path) -> None:
 
 
 def answer(model: Callable[[Any], Any], tokenizer: Any, question: str, new: int = 40) -> str:
-    """Return up to `new` tokens, the likeliest each time, from a model that takes ids [1, seq] to logits [1, seq, V]."""
+    """Return up to `new` tokens, the likeliest each time, of a model that takes ids [1, seq] to logits [1, seq, V]."""
     import torch
 
     asked = [{"role": "user", "content": question}]

@@ -10,7 +10,7 @@ config has the settings and report the counts of all three; products builds what
 figures, diagrams and banding are for the notebook alone.
 
 A *piece* is a stretch of bytes or text that is cut out to be processed by itself: of a dump (dump.Piece), of a work
-(aozora.pieces). A *part* is one of several files: those into which Wikimedia also splits a dump (`corpus.sources.part`),
-and those that aozora writes, each with the works of a batch of files. A file that ends in .part is an unfinished
-download.
+(aozora.pieces). A *part* is one of several files: those into which Wikimedia also splits a dump
+(`corpus.sources.part`), and those that aozora writes, each with the works of a batch of files. A file that ends in
+.part is an unfinished download.
 """
