@@ -10,7 +10,7 @@ import psutil
 
 from course_lib.checkpoints.number_formats import NumberFormat
 from course_lib.corpus.config import SOURCES_SECTION
-from course_lib.corpus.products import documents, user_files
+from course_lib.corpus.products import given_files, user_files
 from course_lib.files import OPENERS
 from course_lib.gptsan import products as gptsan
 from course_lib.gptsan.config import RECIPE_SECTION as GPTSAN_RECIPE
@@ -80,8 +80,8 @@ def stages() -> list[Stage]:
     if sources.webtext == "files":
         sizes = [(path.stat().st_size, path.suffix in OPENERS) for path in user_files(sources)]
         webtext = sum(size * PACKED if is_packed else size for size, is_packed in sizes)
-    # Documents that need no cleaning, which GPT-2 learns in place of the others [bytes].
-    given = sum(path.stat().st_size for path in documents() if path.exists())
+    # Given documents, which GPT-2 learns in place of the others [bytes].
+    given = sum(path.stat().st_size for path in given_files() if path.exists())
     text, loaded = wikipedia + webtext, sum(each["size"] or 0 for each in downloads())
     # seconds of a byte on all cores
     extract, segment, tokenize = (1 / rate / default_workers() for rate in (EXTRACT, SEGMENT, TOKENIZE))

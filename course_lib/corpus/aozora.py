@@ -2,8 +2,9 @@
 
 Workers turn files into works (aozora_work.py). This process then leaves out works that stand in others, and writes
 `train.jsonl` and `held-out.jsonl` in an order by a hash of the file names, so that the beginning is a sample of all
-authors. What the workers made stays in a hidden folder beside the output until all is written: after a kill, the same
-call goes on from there.
+authors. What the workers make, a part for each batch of files, stays in a hidden folder beside the output until all is
+written: after a kill, the same call goes on from there. A part has whole works. `piece_characters` cuts a work into
+pieces, each a document of the output.
 """
 
 import os
@@ -40,7 +41,7 @@ from course_lib.workspace import sources
 TRAIN, HELD_OUT, REPORT = "train.jsonl", "held-out.jsonl", "report.json"
 # Bytes of files that a worker reads at a time.
 BATCH = 2 << 20
-# A last piece with fewer characters is added to the one before.
+# A last piece of a work with fewer characters is added to the one before.
 SHORTEST_PIECE = 200
 # Modules that fix what is in a part: other code makes the parts again.
 CODE = ("corpus/aozora.py", "corpus/aozora_notation.py", "corpus/aozora_work.py")
@@ -68,7 +69,7 @@ class Entry(NamedTuple):
     file: str
     names: list[str]  # the author, the byline, the translator; a list of what is held out names any of them
     characters: int
-    part: str  # the name of the part's file, and where in it the work's line begins and ends [bytes]
+    part: str  # the name of the part, and where in it the work's line begins and ends [bytes]
     start: int
     end: int
     hashes: npt.NDArray[np.uint64]  # of its long lines

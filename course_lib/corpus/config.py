@@ -19,7 +19,9 @@ REPEATED = 10
 class WikipediaConfig:
     """Settings for the Wikipedia extraction: which articles and sections are kept."""
 
-    min_chars: int = setting(100, "shorter articles are left out [characters of plain text]", ge=0, le=10**9)
+    min_chars: int = setting(
+        100, "shorter articles are left out [characters of plain text, with white space]", ge=0, le=10**9
+    )
     drop_sections: tuple[str, ...] = setting(
         ("脚注", "注釈", "出典", "註", "註釈", "注", "注記", "参照", "参考文献", "関連項目", "関連書籍", "関連文献",
          "外部リンク", "脚注・出典", "注釈・出典", "出典・参考文献", "参考資料", "文献", "関連リンク", "ギャラリー",
@@ -48,9 +50,13 @@ class DownloadConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class FilterConfig:
-    """Limits for the quality filters, without counting whitespace; shares are between 0 and 1."""
+    """Limits for the quality filters; shares are between 0 and 1.
 
-    min_chars: int = setting(80, "shortest document kept [characters]", ge=0, le=10**9)
+    White space does not count, except in `min_prose`, which compares the lengths of lines as they are. A limit min_…
+    removes the documents below it, a limit max_… those above it.
+    """
+
+    min_chars: int = setting(80, "shortest document kept [characters without white space]", ge=0, le=10**9)
     max_garbled: float = setting(0.01, "maximum share of wrongly decoded characters, such as U+FFFD or 縺", ge=0, le=1)
     min_japanese: float = setting(0.4, "minimum share of kana and kanji among all letters", ge=0, le=1)
     min_hiragana: float = setting(0.2, "minimum share of hiragana among kana and kanji, as in prose", ge=0, le=1)
@@ -74,9 +80,13 @@ class FilterConfig:
 class DedupConfig:
     """Settings that define a duplicate; tests/bench/README.md has what the defaults find."""
 
-    line_chars: int = setting(20, "shortest line that is removed as a duplicate [characters]", ge=1, le=10**9)
+    line_chars: int = setting(
+        20, "shortest line that is removed as a duplicate [characters with white space]", ge=1, le=10**9
+    )
     near_duplicates: bool = setting(True, "whether near-duplicate documents are removed")
-    ngram: int = setting(4, "length of the n-grams by which documents are compared [characters]", ge=1, le=100)
+    ngram: int = setting(
+        4, "length of the n-grams by which documents are compared [characters without white space]", ge=1, le=100
+    )
     similarity: float = setting(0.35, "minimum Jaccard similarity of two near-duplicates", gt=0, le=1)
     num_perm: int = setting(192, "MinHash values per document [bytes]", ge=1, le=4096)
     num_bands: int = setting(64, "bands of the values; more find more near-duplicates [8 bytes each]", ge=1, le=4096)
@@ -109,13 +119,18 @@ class AozoraConfig:
     copyrighted: bool = setting(
         False, "keep works too that their colophon puts under a license or a holder's copyright"
     )
-    min_chars: int = setting(200, "shorter works are left out [characters of plain text]", ge=1, le=10**9)
-    line_chars: int = setting(20, "shortest line that shows a copy [characters]", ge=1, le=10**9)
+    min_chars: int = setting(
+        200, "shorter works are left out [characters of plain text, with white space]", ge=1, le=10**9
+    )
+    line_chars: int = setting(20, "shortest line that shows a copy [characters with white space]", ge=1, le=10**9)
     max_repeated: float = setting(
         0.3, "a work is a copy if a larger share of such lines stands in longer works", ge=0, le=1
     )
     piece_characters: int | None = setting(
-        None, "cut works at line ends into pieces of at least as many characters; unset: whole works", ge=1, le=10**9
+        None,
+        "cut works at line ends into pieces of at least as many characters, white space included; unset: whole works",
+        ge=1,
+        le=10**9,
     )
     held_out: Path | None = setting(
         None, 'JSON file {"authors": […], "files": […]} with what is held out; unset: authors by a hash'

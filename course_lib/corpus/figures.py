@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from course_lib.corpus.banding import probability
 from course_lib.language.words import tr, tr_noop
-from course_lib.notebooks.plot import AFTER, BEFORE, COLORS, subplots
+from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, subplots
 
 # Measured by tests/bench/quality.py: a part of the texts a line, bits per character by held-out text and seed.
 QUALITY = Path(__file__).with_name("quality.csv")
@@ -35,7 +35,7 @@ def markup_shares(counts: Mapping[str, int], plain_text: int) -> Any:
     kinds = {PLAIN_TEXT: plain_text} | {LABELS.get(kind, kind): number for kind, number in kinds.items()}
     names = sorted(kinds, key=lambda name: kinds[name])
     figure, axis = subplots()
-    colors = [AFTER if name == PLAIN_TEXT else BEFORE for name in names]
+    colors = [BLUE.plot if name == PLAIN_TEXT else GREY.plot for name in names]
     bars = axis.barh([tr(name) for name in names], [kinds[name] / 1000 for name in names], color=colors)
     axis.bar_label(bars, fmt="%.1f", padding=3)
     axis.set(
@@ -51,8 +51,8 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
     for axis, name in zip(np.atleast_1d(axes), before, strict=True):
         lengths = [*before[name], *after[name]]
         bins = np.geomspace(min(lengths), max(lengths) + 1, 30)
-        axis.hist(before[name], bins=bins, color=BEFORE, alpha=0.6, label=tr("before"))
-        axis.hist(after[name], bins=bins, color=AFTER, alpha=0.75, label=tr("after"))
+        axis.hist(before[name], bins=bins, color=GREY.plot, alpha=0.6, label=tr("before"))
+        axis.hist(after[name], bins=bins, color=BLUE.plot, alpha=0.75, label=tr("after"))
         axis.set(xscale="log", xlabel=tr("characters per document (logarithmic axis)"), title=tr(name))
         axis.legend(frameon=False)
     np.atleast_1d(axes)[0].set_ylabel(tr("documents"))
@@ -64,7 +64,7 @@ def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name:
     figure, axis = subplots()
     bins = np.linspace(0, 1, 41)
     labels = [tr(group) for group in values]
-    axis.hist(list(values.values()), bins=bins, stacked=True, label=labels, color=COLORS[: len(values)])
+    axis.hist(list(values.values()), bins=bins, stacked=True, label=labels, color=PLOT_COLORS[: len(values)])
     axis.axvline(limit, color="black", linestyle="--", label=tr("limit {limit}", limit=limit))
     axis.set(xlabel=tr(name), ylabel=tr("documents"))
     axis.legend(frameon=False)
@@ -82,11 +82,11 @@ def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: i
     x = np.linspace(0, 1, 201)
     hashes = bands * rows
     for other in (1, 12):
-        axis.plot(x, probability(x, hashes // other, other), color=COLORS[5], linewidth=1)
+        axis.plot(x, probability(x, hashes // other, other), color=GREY.plot, linewidth=1)
         at = 0.06 if other == 1 else 0.93
-        axis.annotate(f"{hashes // other} × {other}", (at, 0.5), color=COLORS[5], ha="left" if other == 1 else "right")
+        axis.annotate(f"{hashes // other} × {other}", (at, 0.5), color=GREY.plot, ha="left" if other == 1 else "right")
     computed = tr("{bands} bands of {rows} rows, computed", bands=bands, rows=rows)
-    axis.plot(x, probability(x, bands, rows), color=COLORS[0], label=computed)
+    axis.plot(x, probability(x, bands, rows), color=BLUE.plot, label=computed)
     edges = np.linspace(0, 1, 21)
     group = np.clip(np.digitize(pairs, edges) - 1, 0, 19)
     counts = np.bincount(group, minlength=20)
@@ -96,7 +96,7 @@ def banding_curve(similarity: npt.ArrayLike, candidates: npt.ArrayLike, bands: i
     middles = np.bincount(group, pairs, minlength=20) / np.maximum(counts, 1)
     measured = tr("measured on {number:,} pairs", number=len(pairs))
     axis.errorbar(
-        middles[filled], shares[filled], errors[filled], fmt="o", color=COLORS[1], markersize=4, label=measured
+        middles[filled], shares[filled], errors[filled], fmt="o", color=ORANGE.plot, markersize=4, label=measured
     )
     axis.axvline(limit, color="black", linestyle="--", linewidth=1, label=tr("repeats from {limit}", limit=limit))
     axis.set(xlabel=tr("Jaccard similarity of the pair"), ylabel=tr("share of pairs compared"), xlim=(0, 1))

@@ -55,9 +55,9 @@ TO_VISITORS = re.compile(
     r"|[当本](?:サイト|ウェブ|ページ|ホームページ|ブログ|サービス)|このページ|このブログ|メールフォーム|同意(?:します|のうえ|の上|した(?:もの|こと))"
     r"|(?:入力|クリック).*(?:ください|下さい)"
 )
-# Characters; in a longer line, these phrases and topics are part of prose.
+# Characters with white space; in a longer line, these phrases and topics are part of prose.
 FRAME_LENGTH = 100
-# Characters; a shorter line without a sentence end is never prose.
+# Characters with white space; a shorter line without a sentence end is never prose.
 PROSE_LENGTH = 6
 # Share; a line without a sentence end but with at least this much hiragana is prose (verse, old spelling).
 PROSE_HIRAGANA = 0.4
@@ -99,20 +99,25 @@ class Document(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A quality filter: its measure and the name of its setting, a minimum or a maximum by its first word."""
+    """A quality filter: its measure and the name of its setting, in which min_ or max_ says what the limit is."""
 
     name: str
     setting: str
     measure: Callable[[Document], float]
 
+    @property
+    def is_minimum(self) -> bool:
+        """Whether the limit is a minimum, so that documents below it are removed; otherwise those above it."""
+        return self.setting.startswith("min_")
+
     def removes(self, value: float, settings: FilterConfig) -> bool:
         """Return whether the filter removes a document with this value."""
         limit: float = getattr(settings, self.setting)
-        return value < limit if self.setting.startswith("min_") else value > limit
+        return value < limit if self.is_minimum else value > limit
 
     def limit(self, settings: FilterConfig) -> str:
         """Return the condition for removing a document, such as '< 80', for reports."""
-        return f"{'<' if self.setting.startswith('min_') else '>'} {getattr(settings, self.setting)}"
+        return f"{'<' if self.is_minimum else '>'} {getattr(settings, self.setting)}"
 
 
 def _japanese(document: Document) -> float:
@@ -125,6 +130,7 @@ def _hiragana(document: Document) -> float:
 
 
 def _prose(document: Document) -> float:
+    # With white space, as is_prose judges lines.
     lengths = [(len(line), is_prose(line)) for line in document.lines]
     return _share(sum(length for length, prose in lengths if prose), sum(length for length, _ in lengths))
 

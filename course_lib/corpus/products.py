@@ -1,4 +1,8 @@
-"""Products for chapter 1: clean documents from Wikipedia, web text and the small world."""
+"""Products for chapter 1: clean documents from Wikipedia, web text and the small world.
+
+A *document* is a text, one line of the file DOCUMENTS of a product. *Given* documents are those in the files that
+`corpus.sources.documents` of a profile names: they need no cleaning.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -121,7 +125,7 @@ def _world_settings() -> dict[str, Any]:
     return {"documents": number, "seed": 0}
 
 
-def _documents(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
+def _given(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, Any]:
     number = characters = 0
     with open(folder / DOCUMENTS, "wb") as file:
         for text in chain.from_iterable(map(read_texts, inputs)):
@@ -130,14 +134,14 @@ def _documents(folder: Path, inputs: list[Path], _settings: Any) -> dict[str, An
     return {"documents": number, "characters": characters}
 
 
-def documents() -> tuple[Path, ...]:
-    """Return the files of documents that the profile names, beside its file or, for notebooks, in the checkout."""
+def given_files() -> tuple[Path, ...]:
+    """Return the profile's files of given documents, beside its file or, for notebooks, in the checkout."""
     found = [(profiles.beside(name), REPOSITORY / name) for name in SOURCES_SECTION.read().documents]
     return tuple(first if first.exists() or not second.exists() else second for first, second in found)
 
 
-def _document_files() -> tuple[Path, ...]:
-    if not (files := documents()):
+def _given_inputs() -> tuple[Path, ...]:
+    if not (files := given_files()):
         raise UsageError(
             f"product 'corpus/documents' does not exist in profile {profiles.current_name()}, "
             "whose corpus.sources.documents is empty"
@@ -186,12 +190,12 @@ WEBTEXT = Product(
 # The documents of the small world, which need no cleaning; without near-duplicates their probabilities would be others.
 WORLD = Product("corpus/world", build=_world, settings=_world_settings, code=GENERATOR)
 
-# Documents that need no cleaning, of all files that the profile names.
-GIVEN = Product("corpus/documents", build=_documents, inputs=_document_files, code=("corpus/products.py",))
+# The given documents, of all files.
+GIVEN = Product("corpus/documents", build=_given, inputs=_given_inputs, code=("corpus/products.py",))
 
 
-def has_documents() -> bool:
-    """Return whether the profile's GPT-2 learns documents that need no cleaning."""
+def has_given() -> bool:
+    """Return whether the profile has given documents, which its GPT-2 then learns."""
     return bool(SOURCES_SECTION.read().documents)
 
 
@@ -201,8 +205,8 @@ def has_world() -> bool:
 
 
 def texts() -> tuple[Product, ...]:
-    """Return the texts that the profile's GPT-2 learns: the documents that it names, else what GPTSAN learns."""
-    return (GIVEN,) if has_documents() else texts_of_gptsan()
+    """Return the texts that the profile's GPT-2 learns: the given documents if there are any, else those of GPTSAN."""
+    return (GIVEN,) if has_given() else texts_of_gptsan()
 
 
 def texts_of_gptsan() -> tuple[Product, ...]:

@@ -66,7 +66,7 @@ def train_quality(wanted: Sequence[str], unwanted: Sequence[str]) -> Quality:
 
     # (buckets, values) of each text.
     rows = [features(text) for text in (*wanted, *unwanted)]
-    buckets, values = (np.concatenate(part) for part in zip(*rows, strict=True))
+    buckets, values = (np.concatenate(column) for column in zip(*rows, strict=True))
     # The features of a text are those from one of these positions to the next one.
     borders = np.cumsum([0, *(len(row[0]) for row in rows)])
     matrix = csr_matrix((values, buckets, borders), shape=(len(rows), 2**BITS))

@@ -66,7 +66,7 @@ def near_repeats(
         workers: number of processes.
     """
     earliest = np.full(shape[0], -1, dtype=np.int64)
-    slices = [part for band in bands for part in _slices(band)]
+    slices = [each for band in bands for each in _slices(band)]
     compare = partial(_near_in, signatures, shape, needed)
     workers = workers if len(earliest) > WORTH_WORKERS else 1
     with progress(len(slices), "band", "searching near-duplicates") as bar:
@@ -79,16 +79,16 @@ def near_repeats(
 
 
 def _slices(column: Path) -> Iterator[Slice]:
-    """Cut the range of 64-bit values into parts with about SLICE values each, since hashes are evenly distributed."""
-    parts = max(1, -(-column.stat().st_size // (8 * SLICE)))
-    borders = [part * (1 << 64) // parts for part in range(parts + 1)]
+    """Cut the range of 64-bit values into slices of about SLICE values each, since hashes are evenly distributed."""
+    number = max(1, -(-column.stat().st_size // (8 * SLICE)))
+    borders = [index * (1 << 64) // number for index in range(number + 1)]
     for low, high in pairwise(borders):
         yield column, low, high - 1
 
 
-def _sorted(part: Slice, mask: Path | None = None) -> tuple[Hashes, Positions]:
+def _sorted(column_slice: Slice, mask: Path | None = None) -> tuple[Hashes, Positions]:
     """Return the values in a slice in ascending order, and their positions; equal values are in corpus order."""
-    values, positions = in_range(*part, mask)
+    values, positions = in_range(*column_slice, mask)
     order = np.argsort(values, kind="stable")
     return values[order], positions[order]
 
@@ -110,8 +110,8 @@ def in_range(column: Path, low: int, high: int, mask: Path | None = None) -> tup
     return np.concatenate(values), np.concatenate(positions)
 
 
-def _repeats_in(mask: Path | None, part: Slice) -> Positions:
-    return repeated(*_sorted(part, mask))
+def _repeats_in(mask: Path | None, column_slice: Slice) -> Positions:
+    return repeated(*_sorted(column_slice, mask))
 
 
 def repeated(values: Hashes, positions: Positions) -> Positions:
@@ -120,9 +120,11 @@ def repeated(values: Hashes, positions: Positions) -> Positions:
     return later
 
 
-def _near_in(signatures: Path, shape: tuple[int, int], needed: float, part: Slice) -> tuple[Positions, Positions]:
+def _near_in(
+    signatures: Path, shape: tuple[int, int], needed: float, column_slice: Slice
+) -> tuple[Positions, Positions]:
     """Return the positions of near-duplicates in a slice of a band, and of the earliest one for each."""
-    values, positions = _sorted(part)
+    values, positions = _sorted(column_slice)
     if len(values) < 2:
         return positions[:0], positions[:0]
     rows = np.memmap(signatures, dtype=np.uint8, mode="r", shape=shape)

@@ -38,7 +38,7 @@ class Removed:
 
 @dataclass
 class CorpusReport:
-    """Counts for a run or for part of one; `merge` combines the parts in order.
+    """Counts for a run or for a batch of it; `merge` combines the batches in order.
 
     For web text, characters_in = characters_out + characters in `removed` and `lines`.
     """
@@ -79,7 +79,7 @@ class CorpusReport:
             self.counts[name] = self.counts.get(name, 0) + number
 
     def merge(self, other: "CorpusReport") -> None:
-        """Add to this report the counts from a later part of the same run."""
+        """Add to this report the counts from a later batch of the same run."""
         for name in ("documents_in", "characters_in", "documents_out", "characters_out"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for mine, theirs in ((self.removed, other.removed), (self.lines, other.lines)):

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from course_lib.corpus.literals import APART, protect, yielded
-from course_lib.corpus.scripts import LOWERED, RAISED, superscript
+from course_lib.corpus.superscripts import LOWERED, RAISED, superscript
 
 # Language code → label that {{lang-xx|…}} puts before its words.
 LANGUAGES = {
@@ -241,8 +241,8 @@ def _power(positional: Positional, _named: Named) -> str:
     return _times_power(positional[0]) if positional else ""
 
 
-def _script(tag: str) -> Rule:
-    """Return a rule that leaves the argument to scripts.py, which also sees what stands before and behind it."""
+def _sup_sub(tag: str) -> Rule:
+    """Return a rule that leaves the argument to superscripts.py, which also sees what stands before and behind it."""
     return lambda positional, _named: f"<{tag}>{positional[0]}</{tag}>" if positional else ""
 
 
@@ -346,8 +346,8 @@ _RULES: dict[str, Rule] = (
         "interlang": _interlanguage,
         "audio": _sound,
         "chem": _formula,
-        "sup": _script("sup"),
-        "sub": _script("sub"),
+        "sup": _sup_sub("sup"),
+        "sub": _sup_sub("sub"),
         "hlist": _joined("・"),
         "節リンク": _joined(" § "),
         "死亡年月日と没年齢": _death,

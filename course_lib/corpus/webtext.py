@@ -189,10 +189,10 @@ def _write_without_repeats(
 
     batches = read_filtered(folder / "documents", reasons, counts, line_repeats)
     with progress(len(numbers), "doc", "removing repeats") as bar:
-        for part, written in ordered_map(partial(remove_repeats, settings), batches, workers):
-            report.merge(part)
+        for of_batch, written in ordered_map(partial(remove_repeats, settings), batches, workers):
+            report.merge(of_batch)
             out.write(written)
-            bar.update(part.documents_out + sum(removed.count for removed in part.removed.values()))
+            bar.update(of_batch.documents_out + sum(removed.count for removed in of_batch.removed.values()))
 
 
 def read_filtered(

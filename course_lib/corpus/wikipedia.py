@@ -84,16 +84,16 @@ def extract(
     ):
         for source in sources:
             before = report.documents_in
-            for part in _parts(source, settings, workers):
-                out.write(part.articles)
-                report.merge(part.report)
-                bar.update(part.read)
+            for extracted in _extract_pieces(source, settings, workers):
+                out.write(extracted.articles)
+                report.merge(extracted.report)
+                bar.update(extracted.read)
             if report.documents_in == before:
                 raise CourseError(f"{source}: no <page> found: not a MediaWiki export")
     return report
 
 
-def _parts(source: Path, settings: WikipediaConfig, workers: int) -> Iterator[_Extracted]:
+def _extract_pieces(source: Path, settings: WikipediaConfig, workers: int) -> Iterator[_Extracted]:
     """Yield what was extracted from each piece of a dump and, before it, the page that was cut in front of it."""
     extract_piece = partial(_extract_piece, source, settings)
     # The beginning of a page whose end is in a later piece.

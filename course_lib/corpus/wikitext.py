@@ -16,7 +16,7 @@ from html.entities import html5
 from itertools import pairwise
 from pathlib import Path
 
-from course_lib.corpus import scripts
+from course_lib.corpus import superscripts
 from course_lib.corpus.literals import BAR, GUARD, protect, protect_references, restore, restore_yielded
 from course_lib.corpus.report import characters
 from course_lib.corpus.templates import expand
@@ -89,9 +89,9 @@ BLOCK_ELEMENTS = frozenset([*LINES.split("|"), "table", "td", "th"])
 # Tags without an end tag.
 VOID = frozenset(("br", "hr", "wbr"))
 TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]*){ATTRIBUTES}>")
-# Gaps next to the tags of superscripts and subscripts, which would part a number from its exponent.
-HAS_SCRIPT = re.compile("<[Ss][Uu][BbPp]")
-SCRIPT_EDGE = re.compile(rf"{GAP}+(?=</?[Ss][Uu][BbPp]\b)|(<[Ss][Uu][BbPp]>){GAP}+")
+# A <sup> or <sub>, and gaps next to such tags, which would separate a number from its exponent.
+HAS_SUP_SUB = re.compile("<[Ss][Uu][BbPp]")
+SUP_SUB_EDGE = re.compile(rf"{GAP}+(?=</?[Ss][Uu][BbPp]\b)|(<[Ss][Uu][BbPp]>){GAP}+")
 EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:|news:)[^\s\[\]<>]*+(?:[ 　]++([^\[\]\n]*+))?+\]", re.I)
 # A closing bracket without an opening one is not part of an address, nor is punctuation at its end; MediaWiki has
 # nearly the same rule (Parser::makeFreeExternalLink).
@@ -195,7 +195,7 @@ def to_text(
         ("tables", _drop_tables),
         # Links that were inside templates.
         ("links", lambda t: _resolve(LINK, _link, t)),
-        ("markup", lambda t: scripts.resolve(SCRIPT_EDGE.sub(lambda m: m[1] or "", t)) if HAS_SCRIPT.search(t) else t),
+        ("markup", _superscripts),
         ("markup", _drop_formatting),
         ("links", lambda t: URL.sub(_address, t) if "://" in t else t),
         ("markup", _characters),
@@ -278,14 +278,14 @@ def _templates(text: str, title: str) -> str:
 def _drop_swallowing(text: str) -> str:
     """Remove each value of a template that swallowed the end of the template; what follows that end stays."""
     *pieces, last = text.split(PARAMETERS_END)
-    parts: list[str] = []
+    kept: list[str] = []
     for piece in pieces:
         # The last value in the paragraph; one behind the name of the template, only on the same line.
         values = list(VALUE_START.finditer(piece, piece.rfind("\n\n") + 1))
         if values and (values[-1][1] or "\n" not in piece[values[-1].start() :]):
             piece = piece[: values[-1].start()]
-        parts += (piece, PARAMETERS_END)
-    return "".join(parts) + last
+        kept += (piece, PARAMETERS_END)
+    return "".join(kept) + last
 
 
 def _literals(text: str) -> str:
@@ -313,6 +313,13 @@ def _tag(tag: re.Match[str]) -> str:
     if not _is_tag(tag) or not (name in WIKI_TAGS or (name in HTML_TAGS and not _is_type(tag))):
         return tag[0]
     return "\n" if HEADING.match(tag[0]) else ""
+
+
+def _superscripts(text: str) -> str:
+    """Write superscripts and subscripts as plain text, after removing the gaps next to their tags."""
+    if not HAS_SUP_SUB.search(text):
+        return text
+    return superscripts.resolve(SUP_SUB_EDGE.sub(lambda edge: edge[1] or "", text))
 
 
 def _drop_formatting(text: str) -> str:
@@ -515,22 +522,22 @@ def _without_gaps(text: str) -> str:
     """Remove the gaps, and the separators next to them that are left over."""
     # The line break ends the separators behind the last gap.
     first, *pieces = f"{text}\n".split(GAP)
-    parts = [first.rstrip(SEPARATORS)]
+    tidied = [first.rstrip(SEPARATORS)]
     # The separators on both sides of one gap or several.
-    separators = first[len(parts[0]) :]
+    separators = first[len(tidied[0]) :]
     for piece in pieces:
         behind = piece.lstrip(SEPARATORS)
         separators += piece[: len(piece) - len(behind)]
         # Otherwise another gap follows.
         if behind:
             if behind[0] in "）)":
-                parts[-1] = parts[-1].rstrip(BEFORE_CLOSING)
+                tidied[-1] = tidied[-1].rstrip(BEFORE_CLOSING)
                 separators = separators.rstrip(BEFORE_CLOSING)
-            elif parts == [""] or parts[-1].endswith("\n"):
+            elif tidied == [""] or tidied[-1].endswith("\n"):
                 separators = separators.lstrip(AT_LINE_START)
-            parts += (COMMAS.sub("", separators), behind.rstrip(SEPARATORS))
-            separators = behind[len(parts[-1]) :]
-    return "".join(parts) + separators
+            tidied += (COMMAS.sub("", separators), behind.rstrip(SEPARATORS))
+            separators = behind[len(tidied[-1]) :]
+    return "".join(tidied) + separators
 
 
 def _heading(line: str) -> tuple[int, str] | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints.quiet import quiet
-from course_lib.evaluation.scoring import Scores, Tokens, Window
+from course_lib.evaluation.scoring import Sampling, Scores, Tokens, Window
 from course_lib.generation.codec import require_rows
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
@@ -87,16 +87,11 @@ class FolderScorer(CausalScorer):
 
         super().__init__(generator.model, encode, decode, generator.begin, generator.end, values)
 
-    def complete(
-        self,
-        prompts: Sequence[str],
-        tokens: int,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-    ) -> list[str]:
-        """Return a continuation of at most `tokens` tokens for each raw prompt."""
-        most = min(tokens, self.max_length - 1 - self.opening_length) if self.max_length else tokens
+    def complete(self, prompts: Sequence[str], sampling: Sampling) -> list[str]:
+        """Return a continuation of each raw prompt."""
+        most = sampling.tokens
+        if self.max_length:
+            most = min(most, self.max_length - 1 - self.opening_length)
         # A score depends on none of the model's own settings.
         settings = GenerateConfig(
             strategy="greedy",
@@ -105,10 +100,12 @@ class FolderScorer(CausalScorer):
             repetition_penalty=1.0,
             no_repeat_ngram_size=0,
         )
-        if temperature:
-            settings = replace(settings, strategy="sampling", top_k=0, top_p=top_p, temperature=temperature)
-        if seed is not None:
-            settings = replace(settings, seed=seed)
+        if sampling.temperature:
+            settings = replace(
+                settings, strategy="sampling", top_k=0, top_p=sampling.top_p, temperature=sampling.temperature
+            )
+        if sampling.seed is not None:
+            settings = replace(settings, seed=sampling.seed)
         prompts = [self._shortened(prompt, most) for prompt in prompts]
         answers = self.generator.generate(prompts, settings, [self.loaded_prefix] * len(prompts))
         return [generated.continuation for (generated,) in answers]

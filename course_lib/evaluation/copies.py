@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import dataclasses as pydantic
 
-from course_lib.evaluation.scoring import GeneratingModel, one_line
+from course_lib.evaluation.scoring import GeneratingModel, Sampling, one_line
 from course_lib.evaluation.windows import WindowSettings
 from course_lib.language.columns import aligned
 from course_lib.language.words import tr, tr_noop
@@ -88,7 +88,7 @@ def samples(
     for at in range(0, len(prompts), settings.batch_size):
         batch = [prompt for prompt, _ in prompts[at : at + settings.batch_size]]
         # The random generator starts anew for each batch.
-        texts += model.complete(batch, settings.tokens, settings.temperature, top_p, settings.seed + at)
+        texts += model.complete(batch, Sampling(settings.tokens, settings.temperature, top_p, settings.seed + at))
         if bar is not None:
             bar.update(len(batch))
     return texts

@@ -10,7 +10,7 @@ from typing import Any
 
 from lm_eval.api.model import LM
 
-from course_lib.evaluation.scoring import GeneratingModel, Scores, Tokens, one_line
+from course_lib.evaluation.scoring import GeneratingModel, Sampling, Scores, Tokens, one_line
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.notebooks.progress import progress
 
@@ -57,9 +57,9 @@ class CourseLM(LM):  # type: ignore[misc]
         """
         answers = []
         with progress(len(requests), "text", "generating") as bar:
-            for (tokens, temperature), group in groupby(requests, lambda request: _choices(request.args[1])):
+            for sampling, group in groupby(requests, lambda request: _sampling(request.args[1])):
                 while batch := list(islice(group, self.settings.batch_size)):
-                    texts = self.model.complete([request.args[0] for request in batch], tokens, temperature)
+                    texts = self.model.complete([request.args[0] for request in batch], sampling)
                     for request, text in zip(batch, texts, strict=True):
                         answers.append(_before_stop(text, request.args[1].get("until")))
                     bar.update(len(batch))
@@ -72,10 +72,10 @@ class CourseLM(LM):  # type: ignore[misc]
         return list(zip(sequences, scores, strict=True))
 
 
-def _choices(arguments: dict[str, Any]) -> tuple[int, float]:
-    """Return the longest continuation [tokens] and the temperature (0: greedy) that a task's arguments ask for."""
+def _sampling(arguments: dict[str, Any]) -> Sampling:
+    """Return how a task's arguments ask for a continuation."""
     temperature = float(arguments.get("temperature") or 0) if arguments.get("do_sample") else 0.0
-    return int(arguments.get("max_gen_toks") or MOST_NEW_TOKENS), temperature
+    return Sampling(int(arguments.get("max_gen_toks") or MOST_NEW_TOKENS), temperature)
 
 
 def _before_stop(text: str, stops: str | Iterable[str] | None) -> str:

@@ -58,6 +58,16 @@ class ScoringModel(Protocol):
         """Return the scores of each window, for `target[first:]`. The windows of a batch do not affect each other."""
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """How a model continues texts."""
+
+    tokens: int  # most tokens of a continuation
+    temperature: float = 0.0  # 0: the most probable token each time; otherwise, tokens are sampled
+    top_p: float = 1.0  # from the most probable ones, which have this share of the probability
+    seed: int | None = None  # None: the generator's default
+
+
 @runtime_checkable
 class GeneratingModel(ScoringModel, Protocol):
     """A scoring model that also continues texts."""
@@ -66,19 +76,10 @@ class GeneratingModel(ScoringModel, Protocol):
     def default_top_p(self) -> tuple[float, ...]:
         """Values of `top_p` that a user who names none gets samples for."""
 
-    def complete(
-        self,
-        prompts: Sequence[str],
-        tokens: int,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-    ) -> list[str]:
-        """Return a continuation of at most `tokens` tokens for each raw prompt.
+    def complete(self, prompts: Sequence[str], sampling: Sampling) -> list[str]:
+        """Return a continuation of each raw prompt.
 
-        A prompt is shortened from its beginning if both together are longer than `max_length`. Temperature 0 takes the
-        most probable token each time; otherwise, tokens are sampled from the most probable ones, which have a share
-        `top_p` of the probability. `seed` None is the generator's default.
+        A prompt is shortened from its beginning if both together may be longer than `max_length`.
         """
 
 

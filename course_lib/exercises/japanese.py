@@ -68,7 +68,7 @@ def _check_cheapest(answer: Any) -> str | None:
     from course_lib.japanese import lattice
 
     def cost(words: Sequence[Any], link: Link) -> int:
-        return lattice.cheapest(words, link)[words[-1]][0]
+        return lattice.cheapest_paths(words, link)[words[-1]][0]
 
     def free(words: Sequence[Any]) -> list[Any]:
         """Return the different words, without costs of their own."""
@@ -120,7 +120,7 @@ def repaired(raised: int, line: str) -> str:
         word._replace(cost=word.cost + raised) if word.text == "人参" else word
         for word in lattice.candidates(line.replace(" ", ""))
     ]
-    return " ".join(word.text for word in lattice.way(lattice.cheapest(words), words[-1])[1:-1])
+    return " ".join(word.text for word in lattice.path_to(words[-1], lattice.cheapest_paths(words))[1:-1])
 
 
 # Exercise 2.3: the cost of 人参
@@ -199,12 +199,12 @@ CHAPTER = Chapter(
         "write cheapest(words, connection): the smallest sum of costs from the first to the last word, and its path",
         _check_cheapest,
         (
-            "best = {words[0]: (0, [])} holds, for each word, the cost and the path of the cheapest way to its end.",
+            "best = {words[0]: (0, [])} holds, for each word, the cost and the words of the cheapest path to its end.",
             "For each other word: options = [(total + connection(before, word) + word.cost, path) for before, (total, "
             "path) in best.items() if before.end == word.start]",
         ),
         from_notebook("02_normalize_and_segment", "cheapest_ours"),
-        f"{SEE_FOLDED_CELL} One way is kept for each word, since the next connection depends on its class.",
+        f"{SEE_FOLDED_CELL} One path is kept for each word, since the next connection depends on its class.",
     ),
     Exercise(
         "choose by how much 人参 is to cost more, so that foreigners vote and carrots can still be eaten",

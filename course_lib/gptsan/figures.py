@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.language.words import tr
-from course_lib.notebooks.plot import AFTER, BEFORE, COLORS, subplots
+from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, RED, subplots
 
 # Number of experts up to which a panel shows them as numbers.
 FEW = 4
@@ -21,7 +21,7 @@ def routing(probabilities: Matrix, tokens: Sequence[str], fits: Sequence[bool]) 
     figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
     image = axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for token, (expert, token_fits) in enumerate(zip(shown.argmax(0), fits, strict=True)):
-        colour = AFTER if token_fits else COLORS[3]
+        colour = BLUE.plot if token_fits else RED.plot
         axis.add_patch(_box(token, expert, colour))
         if not token_fits:
             axis.plot(token, expert, marker="x", color=colour, markersize=9, markeredgewidth=2)
@@ -55,8 +55,8 @@ def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str]) -> Any:
     from matplotlib.patches import Patch
 
     kinds = {
-        tr("the token itself and those before it"): AFTER,
-        tr("tokens after it, visible in the prefix"): COLORS[1],
+        tr("the token itself and those before it"): BLUE.plot,
+        tr("tokens after it, visible in the prefix"): ORANGE.plot,
     }
     before, after = kinds.values()
     figure, axes = subplots(len(masks), 1.2 + 0.36 * len(tokens), 0.7 + 0.42 * len(masks) * len(tokens))
@@ -81,7 +81,7 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
     for axis, (name, bars) in zip(axes, panels.items(), strict=True):
         unit, word = (1e9, "GB") if max(sum(bar.values()) for bar in bars.values()) >= 1e9 else (1e6, "MB")
         left = np.zeros(len(bars))
-        for part, colour in zip(next(iter(bars.values())), COLORS, strict=False):
+        for part, colour in zip(next(iter(bars.values())), PLOT_COLORS, strict=False):
             widths = np.array([bar[part] / unit for bar in bars.values()])
             axis.barh(range(len(bars)), widths, left=left, label=tr(part), color=colour)
             left += widths
@@ -89,8 +89,9 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
         axis.set_yticks(range(len(bars)), [tr(way) if axis is axes[0] else "" for way in bars])
         axis.invert_yaxis()
     if card:
-        axis.axvline(card / unit, color=BEFORE, linestyle="--", linewidth=1)
-        axis.text(card / unit, len(bars) - 1, tr(" card of {size:.0f} GB", size=card / 1e9), color=BEFORE, va="center")
+        axis.axvline(card / unit, color=GREY.plot, linestyle="--", linewidth=1)
+        name = tr(" card of {size:.0f} GB", size=card / 1e9)
+        axis.text(card / unit, len(bars) - 1, name, color=GREY.plot, va="center")
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     return figure
@@ -99,7 +100,7 @@ def memory(panels: Mapping[str, Mapping[str, Mapping[str, float]]], card: float 
 def loss_curves(runs: Mapping[str, Mapping[int, float]]) -> Any:
     """Plot the training loss [nats per token] of each run: step → loss, on logarithmic axes."""
     figure, axis = subplots(height=2.9)
-    for (name, losses), colour in zip(runs.items(), COLORS, strict=False):
+    for (name, losses), colour in zip(runs.items(), PLOT_COLORS, strict=False):
         axis.plot([*losses], [*losses.values()], label=tr(name), color=colour)
     axis.set(xscale="log", yscale="log", xlabel=tr("step"), ylabel=tr("training loss [nats per token]"))
     for ticks, set_ticks in (((0.25, 0.5, 1, 2, 4), axis.set_yticks), ((1, 10, 100, 1000), axis.set_xticks)):
@@ -113,7 +114,7 @@ def loss_curves(runs: Mapping[str, Mapping[int, float]]) -> Any:
 def slot_attention(shares: Matrix, switch_layers: int) -> Any:
     """Plot the share of attention that the spout slot gets, [layers][positions], one line per layer."""
     figure, axis = subplots(height=2.9)
-    for layer, (values, colour) in enumerate(zip(np.asarray(shares), COLORS, strict=False)):
+    for layer, (values, colour) in enumerate(zip(np.asarray(shares), PLOT_COLORS, strict=False)):
         name = tr("layer {layer}", layer=layer)
         if layer >= switch_layers:
             name = tr("layer {layer} (extra layer)", layer=layer)
@@ -133,7 +134,7 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     for (row, column), loss in np.ndenumerate(values):
         _number(axis, column, row, f"{loss:.2f}", dark=above[row, column] < 0.5 * above.max())
     for row, column in enumerate(values.argmin(1)):
-        axis.add_patch(_box(column, row, COLORS[1]))
+        axis.add_patch(_box(column, row, ORANGE.plot))
     labels = [tr(name) for name in names]
     axis.set_xticks(range(len(labels)), labels)
     axis.set_yticks(range(len(labels)), labels)

@@ -64,6 +64,7 @@ MODEL = (
     Variable("model/dense/kernel", "h h2", "model.last_project.weight", "h2 h"),
     Variable("model/dense_1/bias", "h", "model.last_project.bias", "h"),
 )
+# A layer has ATTENTION, the feed-forward part of its kind (SWITCH with experts, EXTRA without), and NORM.
 _ATTENTION, _FEED_FORWARD = "model.blocks.{l}.self_attn", "model.blocks.{l}.feed_forward"
 ATTENTION = (
     Variable("model/att{l}/qkv/kernel", "h p n d", f"{_ATTENTION}.self_attn.{{p}}_proj.weight", "p (n d) h"),

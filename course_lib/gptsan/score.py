@@ -10,7 +10,7 @@ import torch
 
 from course_lib.errors import UsageError
 from course_lib.evaluation.causal import target_scores
-from course_lib.evaluation.scoring import Scores, Tokens, Window
+from course_lib.evaluation.scoring import Sampling, Scores, Tokens, Window
 from course_lib.gptsan.config import GenerateConfig
 from course_lib.gptsan.generate import GPTSanGenerator
 from course_lib.settings.config import build
@@ -56,28 +56,25 @@ class GPTSanScorer:
         parts = zip(logits, heads, windows, strict=True)
         return [target_scores(row[len(head) :], window) for row, head, window in parts]
 
-    def complete(
-        self,
-        prompts: Sequence[str],
-        tokens: int,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-    ) -> list[str]:
-        """Return a continuation of at most `tokens` tokens for each raw prompt.
+    def complete(self, prompts: Sequence[str], sampling: Sampling) -> list[str]:
+        """Return a continuation of each raw prompt.
 
         Raises UsageError for another `top_p` than 1: the GPTSAN generator samples from all tokens.
         """
-        if top_p != 1:
-            raise UsageError(f"--top-p: {top_p} is not allowed with a GPTSAN model; allowed: 1")
+        if sampling.top_p != 1:
+            raise UsageError(f"--top-p: {sampling.top_p} is not allowed with a GPTSAN model; allowed: 1")
         settings = GenerateConfig(
-            spout=self.spout, max_new_tokens=tokens, top_k=0, greedy=not temperature, temperature=temperature or 1.0
+            spout=self.spout,
+            max_new_tokens=sampling.tokens,
+            top_k=0,
+            greedy=not sampling.temperature,
+            temperature=sampling.temperature or 1.0,
         )
-        if seed is not None:
-            settings = replace(settings, seed=seed)
+        if sampling.seed is not None:
+            settings = replace(settings, seed=sampling.seed)
         answers = []
         for prompt in prompts:
-            while len(self.generator.prompt(prompt).read) + tokens > self.max_length and len(prompt) > 1:
+            while len(self.generator.prompt(prompt).read) + sampling.tokens > self.max_length and len(prompt) > 1:
                 prompt = prompt[max(len(prompt) // 16, 1) :]
             (text,) = self.generator.continue_text(prompt, settings)
             answers.append(text[len(prompt) :])

@@ -5,7 +5,7 @@ from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
-from course_lib.japanese.lattice import Word, candidates, cheapest, connection, through, way
+from course_lib.japanese.lattice import Word, candidates, cheapest_paths, connection, path_through, path_to
 from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.drawing import Drawing
 from course_lib.notebooks.plot import CARD, GREEN, GREY, INK, MUTED, ORANGE, PLAIN, Color, rows_without_overlap
@@ -16,7 +16,7 @@ CHARACTER, GAP, TILE, ROW = 50, 78, 76, 96
 LEFT, TOP, NARROWEST = 16, 44, 640
 # Sizes of text, and distance of two lines in a tile [pixels].
 TEXT, SMALL, LINE = 14, 12, 17
-# The lines of connections off the cheapest way to a word.
+# The lines of connections off the cheapest path to a word.
 LIGHT = "#c3cad2"
 # Position of a connection's cost on its line: at 0.6, the costs of neighboring lines are apart.
 AT = 0.6
@@ -58,11 +58,11 @@ def lattice(sentence: str, other: Sequence[str] = ()) -> Drawing:
         other: the words of a second path through it, which become green.
     """
     words = candidates(sentence)
-    best = cheapest(words)
+    best = cheapest_paths(words)
     nodes: dict[Key, Word] = {}
     for word in sorted(best, key=lambda word: best[word][0]):
         nodes.setdefault(_key(word), word)
-    paths = [way(best, words[-1]), through(other) if other else []]
+    paths = [path_to(words[-1], best), path_through(other) if other else []]
     on_path = [{_key(word) for word in path} for path in paths]
     boxes = _boxes(list(nodes.values()), on_path, len(sentence))
 

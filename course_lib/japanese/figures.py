@@ -8,7 +8,7 @@ from typing import Any
 
 from course_lib.japanese.normalize import normalize
 from course_lib.language.words import tr, tr_noop
-from course_lib.notebooks.plot import AFTER, subplots
+from course_lib.notebooks.plot import BLUE, subplots
 
 KINDS = (
     (tr_noop("full-width letters and signs"), "！", "～"),
@@ -24,7 +24,7 @@ def normalization_changes(texts: Iterable[str]) -> Any:
     lost = ((Counter(text) - Counter(normalize(text))).elements() for text in texts)
     counts = Counter(map(_kind, chain.from_iterable(lost))).most_common(8)[::-1]
     figure, axis = subplots()
-    bars = axis.barh([kind for kind, _ in counts], [number for _, number in counts], color=AFTER)
+    bars = axis.barh([kind for kind, _ in counts], [number for _, number in counts], color=BLUE.plot)
     axis.bar_label(bars, padding=3)
     axis.set(
         xlabel=tr("characters replaced or removed"),

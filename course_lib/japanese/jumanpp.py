@@ -81,17 +81,17 @@ class JumanppSegmenter:
         CourseError only if Juman++ stops working altogether.
         """
         line_pieces = [list(pieces(line)) for line in lines]
-        sent = [piece for parts in line_pieces for piece in parts if not UNFIT.match(piece)]
+        sent = [piece for of_line in line_pieces for piece in of_line if not UNFIT.match(piece)]
         answers: list[list[str]] = []
         for start in range(0, len(sent), BATCH):
             answers += self._analyse(sent[start : start + BATCH])
         # An answer is empty if the piece could not be analyzed.
         answered = (words or WORD_OR_BRACKET.findall(piece) for words, piece in zip(answers, sent, strict=True))
         found: list[list[str]] = []
-        for parts in line_pieces:
+        for of_line in line_pieces:
             words: list[str] = []
-            for part in parts:
-                words += [part] if UNFIT.match(part) else next(answered)
+            for piece in of_line:
+                words += [piece] if UNFIT.match(piece) else next(answered)
             found.append(words)
         return found, answers.count([])
 

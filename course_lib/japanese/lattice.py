@@ -1,7 +1,8 @@
-"""MeCab's lattice: the candidate words of a sentence, the costs of their connections, and the cost of a segmentation.
+"""MeCab's lattice: the candidate words of a sentence, the costs of their connections, and paths through them.
 
-MeCab takes the path through the words of its dictionary with the smallest sum of the words' costs and of the costs of
-each connection. Source: Kudo, Yamamoto and Matsumoto 2004, https://aclanthology.org/W04-3230/.
+A path is the words from the start of the sentence on, each of which begins where the word before it ends. Its cost is
+the sum of the costs of its words and of their connections. MeCab takes the cheapest path to the end.
+Source: Kudo, Yamamoto and Matsumoto 2004, https://aclanthology.org/W04-3230/.
 """
 
 from collections.abc import Callable, Sequence
@@ -91,7 +92,7 @@ def candidates(sentence: str) -> list[Word]:
     return [*dict.fromkeys(words), Word("", "", len(sentence.rstrip()), len(sentence) + 1, 0, 0)]
 
 
-def cheapest(words: Sequence[Word], connection: Connection = connection) -> dict[Word, tuple[int, Word | None]]:
+def cheapest_paths(words: Sequence[Word], connection: Connection = connection) -> dict[Word, tuple[int, Word | None]]:
     """Return, for each candidate, the cost of the cheapest path to its end and the word before it on this path.
 
     Args:
@@ -109,14 +110,14 @@ def cheapest(words: Sequence[Word], connection: Connection = connection) -> dict
     return best
 
 
-def way(best: dict[Word, tuple[int, Word | None]], word: Word) -> list[Word]:
-    """Return the words of the cheapest path to a word, from the start on, by the result of `cheapest`."""
+def path_to(word: Word, best: dict[Word, tuple[int, Word | None]]) -> list[Word]:
+    """Return the cheapest path to a word, by the result of `cheapest_paths`."""
     before = best[word][1]
-    return [*way(best, before), word] if before else [word]
+    return [*path_to(before, best), word] if before else [word]
 
 
-def through(words: Sequence[str]) -> list[Word]:
-    """Return the cheapest candidates for exactly these words, with the start and the end of the sentence.
+def path_through(words: Sequence[str]) -> list[Word]:
+    """Return the cheapest path through exactly these words, with the start and the end of the sentence.
 
     Raises UsageError if a word is not among MeCab's candidates.
     """
@@ -127,17 +128,18 @@ def through(words: Sequence[str]) -> list[Word]:
             message = tr_noop("words: {word!r} is not among MeCab's candidates for {words!r}")
             raise UsageError(tr(message, word=word, words="".join(words)))
     chosen = [each for each in known if (each.start, each.end) in spans]
-    return way(cheapest([first, *chosen, end]), end)
+    return path_to(end, cheapest_paths([first, *chosen, end]))
 
 
 def path(words: Sequence[str]) -> list[Step]:
-    """Return the cheapest path through exactly these words, ending with the end of the sentence.
+    """Return the steps of `path_through`, with their costs; the last one is the end of the sentence.
 
-    Its last `total` is the cost of the segmentation. Raises UsageError if a word is not among MeCab's candidates.
+    Its `total` is the cost of the path, and so of the segmentation. Raises UsageError if a word is not among MeCab's
+    candidates.
     """
     steps: list[Step] = []
     total = 0
-    for before, word in pairwise(through(words)):
+    for before, word in pairwise(path_through(words)):
         connection_cost = connection(before, word)
         total += connection_cost + word.cost
         steps.append(Step(word.text, word.part_of_speech, word.cost, connection_cost, total))

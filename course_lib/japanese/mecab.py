@@ -17,11 +17,11 @@ LONGEST = 1000
 # Characters that are never sent to MeCab; each is a word of its own.
 UNFIT = re.compile("([\x00\n\r\ud800-\udfff])")
 # The last sentence end, comma or whitespace, after which a long text is best cut.
-CUT = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
+LAST_BREAK = re.compile(r"[。！？!?、，,\s](?!.*[。！？!?、，,\s])", re.S)
 
 
 # Output formats (https://taku910.github.io/mecab/format.html): words separated by spaces, and their byte offsets.
-WORDS, OFFSETS = "-Owakati", r"-F %ps,%pe\\s -U %ps,%pe\\s -E \\n"
+WORDS_FORMAT, OFFSETS_FORMAT = "-Owakati", r"-F %ps,%pe\\s -U %ps,%pe\\s -E \\n"
 
 
 @cache
@@ -48,7 +48,7 @@ def cut(text: str) -> Iterator[str]:
     """Yield a text in pieces of at most LONGEST characters, cut after a sentence, comma or whitespace if possible."""
     at = 0
     while len(text) - at > LONGEST:
-        found = CUT.search(text, at + LONGEST // 2, at + LONGEST)
+        found = LAST_BREAK.search(text, at + LONGEST // 2, at + LONGEST)
         end = found.end() if found else at + LONGEST
         yield text[at:end]
         at = end
@@ -59,7 +59,7 @@ def cut(text: str) -> Iterator[str]:
 def _piece(text: str) -> list[str]:
     """Return the words in a text that MeCab can process."""
     try:
-        found: list[str] = tagger(WORDS).parse(text).split(" ")
+        found: list[str] = tagger(WORDS_FORMAT).parse(text).split(" ")
     except UnicodeDecodeError:
         # A word boundary lies inside a character.
         return _by_offsets(text)
@@ -70,7 +70,7 @@ def _by_offsets(text: str) -> list[str]:
     """Return the words from the same analysis by byte offsets, without losing text or splitting a character."""
     content = text.encode()
     offsets = {0, len(content)}
-    for pair in tagger(OFFSETS).parse(text).split():
+    for pair in tagger(OFFSETS_FORMAT).parse(text).split():
         offsets.update(map(int, pair.split(",")))
     # A byte 10xxxxxx is inside a character (UTF-8).
     boundaries = sorted(each for each in offsets if each == len(content) or content[each] & 0xC0 != 0x80)

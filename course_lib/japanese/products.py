@@ -27,13 +27,13 @@ def _segmented(name: str, documents: Product) -> Product:
 WIKIPEDIA = _segmented("japanese/wikipedia", corpus.WIKIPEDIA)
 WEBTEXT = _segmented("japanese/webtext", corpus.WEBTEXT)
 WORLD = _segmented("japanese/world", corpus.WORLD)
-# The documents that need no cleaning, as segmented lines.
+# The given documents (corpus/products.py), as segmented lines.
 GIVEN = _segmented("japanese/documents", corpus.GIVEN)
 
 
 def texts() -> tuple[Product, ...]:
     """Return the segmented texts that the profile's GPT-2 learns."""
-    if corpus.has_documents():
+    if corpus.has_given():
         return (GIVEN,)
     return (WORLD,) if corpus.has_world() else (WIKIPEDIA, WEBTEXT)
 

@@ -27,6 +27,9 @@ def segment(text: str, mark_spaces: bool = True) -> str:
 
     If `mark_spaces` is true, every original space becomes ␣, and `desegment` restores the text exactly. Otherwise,
     original spaces are dropped, which is the format that published models expect. Line breaks stay.
+
+    The words are MeCab's in every profile, also in a tokenizer that prepares a raw text. `japanese.segment.segmenter`
+    chooses the segmenter of files alone, in `pipeline.segment_file`: for Juman++ on a text see jumanpp.py.
     """
     return "\n".join(join(mecab.words(line), mark_spaces) for line in text.split("\n"))
 

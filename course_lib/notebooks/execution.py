@@ -10,8 +10,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from course_lib.errors import CourseError
-from course_lib.notebooks.bar import WIDGET_MIME
 from course_lib.notebooks.progress import progress
+from course_lib.notebooks.progress_widget import WIDGET_MIME
 
 # Longest time that a cell may take [s].
 TIMEOUT = 1800

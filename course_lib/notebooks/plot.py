@@ -1,32 +1,33 @@
-"""The common style for all figures: size, the Japanese font, and the colors from which each figure chooses. The figures are in each chapter's figures.py."""
+"""The common style: the palette of figures, tables and drawings; the size and the Japanese font of figures.
+
+The figures are in each chapter's figures.py, its tables and drawings in diagrams.py.
+"""
 
 from collections.abc import Iterable
 from itertools import count
 from typing import Any, NamedTuple
 
-# Colors of the lines, bars and points of a figure.
-COLORS = ("#3b6ea5", "#d9822b", "#5a9e6f", "#b0485a", "#7a6aa8", "#8a8a8a")
-# Of a comparison: gray for what was before a change, blue for what came of it.
-BEFORE, AFTER = COLORS[5], COLORS[0]
-
 
 class Color(NamedTuple):
-    """The fill of a box, and the darker color of its border and of text on the fill or on the card."""
+    """A hue of the palette: one shade for figures, a lighter and a darker one for tables and drawings."""
 
-    fill: str
-    line: str
+    plot: str  # of a line, bar or point in a figure
+    fill: str  # of a box in a table or drawing
+    line: str  # of the box's border, and of lines and text; its contrast on the fill and on the card is at least 4.5
 
 
 # For tables and drawings: the background (card), text, and lines and less important text.
 CARD, INK, MUTED = "#ffffff", "#1f2933", "#52606d"
-# In the hues of COLORS; each line color has a contrast of at least 4.5 on its fill and on the card.
-PLAIN = Color(CARD, MUTED)
-GREY = Color("#eceff2", MUTED)
-BLUE = Color("#dbe8f6", "#2b5a8c")
-ORANGE = Color("#fbe3c8", "#8f4a08")
-GREEN = Color("#dcefe2", "#2a6540")
-RED = Color("#f6dbe0", "#963044")
-PURPLE = Color("#e6e1f3", "#5b4a8f")
+BLUE = Color("#3b6ea5", "#dbe8f6", "#2b5a8c")
+ORANGE = Color("#d9822b", "#fbe3c8", "#8f4a08")
+GREEN = Color("#5a9e6f", "#dcefe2", "#2a6540")
+RED = Color("#b0485a", "#f6dbe0", "#963044")
+PURPLE = Color("#7a6aa8", "#e6e1f3", "#5b4a8f")
+GREY = Color("#8a8a8a", "#eceff2", MUTED)
+# A box without a hue.
+PLAIN = Color(MUTED, CARD, MUTED)
+# For the lines, bars or points of a figure that has several.
+PLOT_COLORS = tuple(color.plot for color in (BLUE, ORANGE, GREEN, RED, PURPLE, GREY))
 
 
 def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **options: Any) -> tuple[Any, Any]:

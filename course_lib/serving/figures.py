@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.language.words import tr
-from course_lib.notebooks.plot import COLORS, rows_without_overlap, subplots
+from course_lib.notebooks.plot import BLUE, ORANGE, PLOT_COLORS, rows_without_overlap, subplots
 from course_lib.serving.layout import FtConfig, rank_bytes, uneven
 
 
@@ -18,8 +18,8 @@ def rank_memory(models: Mapping[str, FtConfig]) -> Any:
         unit, scale = ("GB", 1e9) if sum(sizes[0]) > 1e9 else ("MB", 1e6)
         shared, split = ([size[part] / scale for size in sizes] for part in (0, 1))
         labels = [str(n) for n in numbers]
-        axis.bar(labels, shared, color=COLORS[1], label=tr("shared: whole on every rank"))
-        axis.bar(labels, split, bottom=shared, color=COLORS[0], label=tr("split: the rank's own part"))
+        axis.bar(labels, shared, color=ORANGE.plot, label=tr("shared: whole on every rank"))
+        axis.bar(labels, split, bottom=shared, color=BLUE.plot, label=tr("split: the rank's own part"))
         axis.plot(labels, [sum(sizes[0]) / scale / n for n in numbers], "k_", markersize=28, label=tr("an equal share"))
         axis.set(title=tr(name), xlabel=tr("ranks"), ylabel=tr("weights on each rank [{unit}]", unit=unit))
     # The marker of the line is wider than a usual key.
@@ -38,7 +38,7 @@ def slots_over_time(runs: Mapping[str, tuple[Mapping[int, int], Mapping[int, int
         order = sorted(start, key=lambda text: (start[text], text))
         for text, slot in zip(order, rows_without_overlap((start[text], end[text]) for text in order), strict=True):
             written = start[text] + lengths[text]
-            color = COLORS[text % 5]
+            color = PLOT_COLORS[text % 5]
             axis.barh(slot, lengths[text], left=start[text], height=0.85, color=color, edgecolor="white")
             axis.barh(slot, end[text] - written, left=written, height=0.85, color="#d5d5d5", edgecolor="white")
             axis.text(start[text] + lengths[text] / 2, slot, str(text), color="white", ha="center", va="center")

@@ -8,7 +8,7 @@ import numpy as np
 
 from course_lib.evaluation.bits import Bits
 from course_lib.language.words import tr
-from course_lib.notebooks.plot import COLORS, subplots
+from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, subplots
 from course_lib.subword.compare import Measures, entries
 from course_lib.subword.folder import WORD, Codec
 
@@ -18,7 +18,7 @@ def comparison(rows: Sequence[Measures]) -> Any:
     figure, axes = subplots(2)
     densities, crossings = [row.characters_per_token for row in rows], [100 * row.crossing for row in rows]
     for axis, values, form in zip(axes, (densities, crossings), ("%.2f", "%.1f"), strict=True):
-        bars = axis.barh([row.name for row in rows], values, color=COLORS[: len(rows)])
+        bars = axis.barh([row.name for row in rows], values, color=PLOT_COLORS[: len(rows)])
         axis.bar_label(bars, fmt=form, padding=3)
         axis.invert_yaxis()
         axis.margins(x=0.12)
@@ -30,7 +30,7 @@ def comparison(rows: Sequence[Measures]) -> Any:
 def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
     """Plot {algorithm: {vocabulary size: characters per token}} with one line per algorithm."""
     figure, axis = subplots()
-    for (name, points), colour in zip(measured.items(), COLORS, strict=False):
+    for (name, points), colour in zip(measured.items(), PLOT_COLORS, strict=False):
         axis.plot(list(points), list(points.values()), marker="o", label=tr(name), color=colour)
     axis.set(xscale="log", xlabel=tr("vocabulary [entries]"), ylabel=tr("characters per token"))
     sizes = sorted({size for points in measured.values() for size in points})
@@ -53,8 +53,8 @@ def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
         rows.append([codec.tokenizer.get_vocab_size() - lengths.total(), *(lengths[size] for size in (1, 2, 3, 4))])
     left = np.zeros(len(rows))
     # Shades of one color for the lengths, the longest darkest.
-    shades = [np.array(to_rgb(COLORS[0])) * share + 1 - share for share in (0.45, 0.7, 1.0)]
-    for kind, values, colour in zip(kinds, np.transpose(rows), [COLORS[5], COLORS[1], *shades], strict=True):
+    shades = [np.array(to_rgb(BLUE.plot)) * share + 1 - share for share in (0.45, 0.7, 1.0)]
+    for kind, values, colour in zip(kinds, np.transpose(rows), [GREY.plot, ORANGE.plot, *shades], strict=True):
         bars = axis.barh(list(codecs), values, left=left, color=colour, label=kind)
         if kind == kinds[-1]:
             # The last part may be too narrow for its number.
@@ -74,7 +74,7 @@ def small_models(found: Mapping[str, Sequence[Bits]], same_steps: Mapping[str, S
     Full points are models that read the same text, open ones (`same_steps`) those with the same number of steps.
     """
     figure, axis = subplots(height=2.8)
-    colours = dict(zip(found, COLORS, strict=False))
+    colours = dict(zip(found, PLOT_COLORS, strict=False))
     for row, name in enumerate(found):
         for models, shift, marker in ((found, -0.16, "o"), (same_steps or {}, 0.16, "D")):
             each = [value.bits_per_character for value in models.get(name, ())]
@@ -90,7 +90,7 @@ def small_models(found: Mapping[str, Sequence[Bits]], same_steps: Mapping[str, S
     axis.invert_yaxis()
     axis.margins(y=0.2)
     if same_steps:
-        for marker, face, label in (("o", COLORS[5], tr("equal text")), ("D", "white", tr("equal steps"))):
-            axis.scatter([], [], marker=marker, edgecolors=COLORS[5], facecolors=face, label=label)
+        for marker, face, label in (("o", GREY.plot, tr("equal text")), ("D", "white", tr("equal steps"))):
+            axis.scatter([], [], marker=marker, edgecolors=GREY.plot, facecolors=face, label=label)
         axis.legend(frameon=False, loc="upper right")
     return figure

@@ -8,6 +8,7 @@ import torch
 from course_lib.errors import CourseError
 from course_lib.evaluation import bits
 from course_lib.evaluation.causal import FolderScorer
+from course_lib.evaluation.scoring import Sampling
 from course_lib.evaluation.windows import WindowSettings, score
 from course_lib.generation.generator import Generator
 from course_lib.generation.prefix_cache import Shape
@@ -104,5 +105,5 @@ def test_a_prefix_of_another_base(generator: Generator, prefix: Prefix) -> None:
 
 def test_a_continuation_of_a_prompt_that_is_too_long(generator: Generator, prefix: Prefix) -> None:
     scorer = FolderScorer(generator, prefix)
-    first, second = scorer.complete(["早稲田", SENTENCE * 9], 4)
-    assert first == scorer.complete(["早稲田"], 4)[0] and isinstance(second, str)
+    first, second = scorer.complete(["早稲田", SENTENCE * 9], Sampling(4))
+    assert first == scorer.complete(["早稲田"], Sampling(4))[0] and isinstance(second, str)

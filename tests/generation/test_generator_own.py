@@ -10,6 +10,7 @@ import pytest
 from course_lib import cli
 from course_lib.checkpoints.model_folder import GENERATION, generation_defaults
 from course_lib.evaluation.causal import FolderScorer
+from course_lib.evaluation.scoring import Sampling
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.pretrain import text_codec
@@ -68,7 +69,7 @@ def test_greedy_penalty_and_ends_of_the_file(flat: Path, tmp_path: Path) -> None
     penalized = Generator(with_own(flat, tmp_path / "penalty", **own), text_codec.load)
     ((found,),) = penalized.generate(["早"], GenerateConfig(max_new_tokens=3))
     assert found.continuation == "大学強"
-    assert FolderScorer(penalized).complete(["早"], 3) == ["大大大"]
+    assert FolderScorer(penalized).complete(["早"], Sampling(3)) == ["大大大"]
     ends = [2, generator.codec.encode("大")[-1]]
     ending = Generator(with_own(flat, tmp_path / "ends", do_sample=False, eos_token_id=ends), text_codec.load)
     ((found,),) = ending.generate(["早"], GenerateConfig(max_new_tokens=6))

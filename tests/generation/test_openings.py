@@ -11,6 +11,7 @@ import torch
 from course_lib.checkpoints.model_folder import load_model
 from course_lib.errors import UsageError
 from course_lib.evaluation.causal import FolderScorer
+from course_lib.evaluation.scoring import Sampling
 from course_lib.generation.config import LEAST, MOST, GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.generation.prefix_cache import Shape
@@ -200,7 +201,7 @@ def test_only_a_prompt_that_uses_an_entry_beyond_the_embedding_is_refused(beyond
         with pytest.raises(UsageError, match=said):
             write(["早稲田", "早[NEW]田"], GREEDY)
     scorer = FolderScorer(generator)
-    assert scorer.tokens("早稲田", True) and scorer.complete(["早稲田"], 3)
+    assert scorer.tokens("早稲田", True) and scorer.complete(["早稲田"], Sampling(3))
     with pytest.raises(UsageError, match=said):
         scorer.tokens("[NEW]", True)
 

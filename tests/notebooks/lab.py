@@ -46,7 +46,11 @@ def running_lab(folder: Path, workspace: Path) -> Iterator[str]:
         "--LabApp.expose_app_in_browser=True", "--ServerApp.log_level=WARN",
     ]  # fmt: skip
     folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
-    folders |= {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces", "IPYTHONDIR": "python"}
+    folders |= {
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        "IPYTHONDIR": "python",
+    }
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {variable: str(jupyter / subfolder) for variable, subfolder in folders.items()}
     environment["COURSE_WORKSPACE"] = str(workspace)

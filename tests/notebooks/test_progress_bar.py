@@ -4,8 +4,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from course_lib.notebooks.bar import WIDGET_MIME
 from course_lib.notebooks.execution import tidy
+from course_lib.notebooks.progress_widget import WIDGET_MIME
 from nbclient import NotebookClient
 
 BAR = """\

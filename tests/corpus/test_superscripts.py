@@ -2,7 +2,7 @@
 
 import re
 
-from course_lib.corpus.scripts import superscript
+from course_lib.corpus.superscripts import superscript
 from course_lib.corpus.wikitext import to_text
 from hypothesis import example, given
 from hypothesis import strategies as st
