@@ -68,7 +68,7 @@ def test_commands_that_take_a_model_take_its_name() -> None:
     }
     assert taking == {
         "ask", "convert megatron", "ct2 export", "evaluate", "ft export", "ft import", "generate", "gguf export",
-        "prefix convert", "prefix generate", "push", "tokenize",
+        "prefix convert", "prefix generate", "push", "serve", "tokenize",
     }  # fmt: skip
 
 

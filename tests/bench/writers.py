@@ -2,23 +2,37 @@
 (detective stories).
 
     course corpus aozora aozorabunko_text -o aozora-text --piece-characters 1500 --held-out data/aozora/held_out.json
-    python -m tests.bench.writers aozora-text/train.jsonl -o writers
+    python -m tests.bench.writers texts aozora-text/train.jsonl -o writers
     course prefix train -c prefix-writer.yaml --set task_name=dowa --set data.input=writers/dowa.jsonl -o writers/run-dowa
     course prefix train -c prefix-writer.yaml --set task_name=tantei --set data.input=writers/tantei.jsonl -o writers/run-tantei
-    course evaluate aozora --prefix writers/run-dowa/prefix.safetensors --prefix writers/run-tantei/prefix.safetensors \
-        --data writers/dowa-held-out.jsonl
+    python -m tests.bench.writers table writers --train aozora-text/train.jsonl \\
+        --prefix writers/run-dowa/prefix.safetensors --prefix writers/run-tantei/prefix.safetensors
 
 The model has read all of these works. A prefix learns from some bylines (the translator's, of a translation), its steps
-are chosen on another one, whose pieces stand at the end of its file (`data.dev_size`), and it is measured on further ones.
+are chosen on another one, whose pieces stand at the end of its file (`data.dev_size`), and it is measured on further
+ones. `table` prints, for the pieces of each genre, the bits per character without a prefix and with each, without the
+first token, for which a prefix alone predicts nothing; and for texts that are written from prompts of no genre, which
+genre a naive Bayes over pairs of characters takes them for, with the names of known characters masked, and the share
+of their windows of 20 and 30 characters that stand in the training text.
 """
 
 import argparse
 import json
+import math
 import random
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from course_lib.evaluation.scoring import Window
+
+if TYPE_CHECKING:
+    from course_lib.evaluation.causal import FolderScorer
 
 LONGEST = 390  # characters of a piece: with 20 positions of the prefix it fits into the model's 512
 LEARNED, CHOSEN, MEASURED = 150, 80, 60  # pieces of each byline, at most
@@ -47,23 +61,54 @@ GENRES = {
 }
 
 
+# Prompts of no genre, and names that would tell one.
+PROMPTS = (
+    "その夜、",
+    "ある日、",
+    "「どうしたのですか」",
+    "山の上から見ると、",
+    "彼は",
+    "朝になって、",
+    "おじさんは",
+    "窓の外に",
+)
+NAMES = re.compile("明智|小林|二十面相|文代|手塚|帆村|木村|丸山|太郎|ごん|兵十")
+TEXTS, TOKENS = 10, 100  # for each prompt and writer; longest text
+
+
 def main() -> None:
-    """Write for each genre OUT/GENRE.jsonl and OUT/GENRE-held-out.jsonl."""
+    """Write the texts, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, help="train.jsonl of course corpus aozora")
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parts = parser.add_subparsers(dest="part", required=True)
+    texts, table = parts.add_parser("texts"), parts.add_parser("table")
+    texts.add_argument("source", type=Path, help="train.jsonl of course corpus aozora")
+    texts.add_argument("-o", "--output", type=Path, required=True)
+    table.add_argument("folder", type=Path, help="what `texts` has written")
+    table.add_argument("--prefix", type=Path, action="append", required=True)
+    table.add_argument("--train", type=Path, required=True, help="the model's training text, to find copies")
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
+    if options.part == "texts":
+        write_texts(options.source, options.output)
+    else:
+        print_table(options.folder, options.prefix, options.train)
+
+
+# The texts
+
+
+def write_texts(source: Path, target: Path) -> None:
+    """Write for each genre TARGET/GENRE.jsonl and TARGET/GENRE-held-out.jsonl."""
+    target.mkdir(parents=True, exist_ok=True)
     pieces: dict[str, list[str]] = defaultdict(list)
-    with options.source.open(encoding="utf8") as lines:
+    with source.open(encoding="utf8") as lines:
         for document in map(json.loads, lines):
             pieces[document.get("translator") or document["author"]] += cut(document["text"])
     rng = random.Random(0)
     for genre, bylines in GENRES.items():
         learned = drawn(pieces, bylines.learned, LEARNED, rng)
         chosen = drawn(pieces, (bylines.chosen,), CHOSEN, rng)
-        write(options.output / f"{genre}.jsonl", learned + chosen)
-        write(options.output / f"{genre}-held-out.jsonl", drawn(pieces, bylines.measured, MEASURED, rng))
+        write(target / f"{genre}.jsonl", learned + chosen)
+        write(target / f"{genre}-held-out.jsonl", drawn(pieces, bylines.measured, MEASURED, rng))
         print(f"{genre}: {len(learned)} pieces to learn, {len(chosen)} to choose the steps on")
 
 
@@ -91,6 +136,105 @@ def cut(text: str) -> Iterator[str]:
             piece = f"{piece}\n{line}" if piece else line
     if len(piece) >= 200:
         yield piece
+
+
+# The table
+
+
+def print_table(folder: Path, prefixes: Sequence[Path], train: Path) -> None:
+    """Print what the prefixes do."""
+    from course_lib.checkpoints import aozora
+    from course_lib.evaluation.causal import FolderScorer
+    from course_lib.evaluation.copies import copies
+    from course_lib.generation.config import GenerateConfig
+    from course_lib.generation.generator import Generator
+    from course_lib.japanese import normalize
+    from course_lib.prefix import files
+    from course_lib.pretrain import text_codec
+
+    generator = Generator(aozora.folder(), text_codec.load)
+    loaded = {prefix.task: prefix for prefix in map(files.read, prefixes)}
+    writers = {"none": None, **loaded}
+    for genre in GENRES:
+        pieces = texts_of(folder / f"{genre}-held-out.jsonl")
+        characters = sum(map(len, pieces))
+        bits = {name: np.array([bits_of(FolderScorer(generator, prefix), piece) for piece in pieces])
+                for name, prefix in writers.items()}  # fmt: skip
+        print(f"{genre}: {len(pieces)} pieces, {characters} characters")
+        for name, values in bits.items():
+            apart = values - bits["none"]
+            interval = 1.96 * apart.std() * len(apart) ** 0.5 / characters
+            print(
+                f"  {name}: {values.sum() / characters:.3f} bits per character, {apart.sum() / characters:+.4f} ± {interval:.4f}"
+            )
+        first, second = loaded
+        print(f"  {first} is the better one on {np.mean(bits[first] < bits[second]):.0%} of them")
+    judge = Judge({genre: texts_of(folder / f"{genre}-held-out.jsonl") for genre in GENRES})
+    for genre in GENRES:
+        learned = texts_of(folder / f"{genre}.jsonl")
+        print(
+            f"{genre}: the judge is right on {np.mean([judge.genre(text) == genre for text in learned]):.0%} of {len(learned)} pieces"
+        )
+    written: dict[str, list[str]] = {}
+    for name, prefix in writers.items():
+        written[name] = []
+        for seed in range(TEXTS):
+            settings = GenerateConfig(max_new_tokens=TOKENS, seed=seed)
+            answers = generator.generate(PROMPTS, settings, [prefix] * len(PROMPTS))
+            written[name] += [texts[0].continuation for texts in answers]
+    found = copies(written, texts_of(train), normalize, (20, 30))
+    for name, texts in written.items():
+        genres = [judge.genre(text) for text in texts]
+        shares = ", ".join(f"{genre} {genres.count(genre) / len(genres):.0%}" for genre in GENRES)
+        windows = ", ".join(f"{found[name].share(length):.2%} of {length}" for length in (20, 30))
+        print(f"{name}: {len(texts)} texts, taken for {shares}; copied windows: {windows} characters")
+    for prompt in range(2):
+        for name, texts in written.items():
+            print(f"{name}: {PROMPTS[prompt]}{NAMES.sub('〇〇', texts[prompt])}")
+
+
+def texts_of(path: Path) -> list[str]:
+    """Return the documents of a file."""
+    with path.open(encoding="utf8") as lines:
+        return [json.loads(line)["text"] for line in lines]
+
+
+def bits_of(scorer: "FolderScorer", piece: str) -> float:
+    """Return the bits of a piece without its first token."""
+    ids = scorer.encode(piece)
+    if scorer.loaded_prefix is None:
+        window = Window([scorer.begin, *ids[:-1]], ids, 0, 1)
+    else:
+        window = Window(ids[:-1], ids[1:], 0, 0)
+    (scores,) = scorer.score([window])
+    return -scores.total / math.log(2)
+
+
+class Judge:
+    """Naive Bayes over pairs of characters, names masked, both genres equally likely before."""
+
+    def __init__(self, pieces: dict[str, list[str]]) -> None:
+        """Count the pairs of the pieces of each genre."""
+        self.counts = {
+            genre: Counter(pair for text in texts for pair in pairs(text)) for genre, texts in pieces.items()
+        }
+        self.kinds = len(set().union(*self.counts.values()))
+
+    def genre(self, text: str) -> str:
+        """Return the genre that makes a text likelier."""
+
+        def score(genre: str) -> float:
+            counts = self.counts[genre]
+            total = counts.total() + self.kinds
+            return sum(math.log((counts[pair] + 1) / total) for pair in pairs(text))
+
+        return max(self.counts, key=score)
+
+
+def pairs(text: str) -> list[str]:
+    """Return the pairs of neighbouring characters of a text, with names masked."""
+    masked = NAMES.sub("〇", text)
+    return [first + second for first, second in pairwise(masked)]
 
 
 if __name__ == "__main__":
