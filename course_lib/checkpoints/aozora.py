@@ -32,9 +32,8 @@ def folder() -> Path:
     if (bundled / WEIGHTS).is_file():
         return bundled
     place = _downloaded()
-    place.mkdir(parents=True, exist_ok=True)
-    for source in bundled.iterdir():
-        target = place / source.name
+    for source in filter(Path.is_file, bundled.rglob("*")):
+        target = place / source.relative_to(bundled)
         if not (target.is_file() and filecmp.cmp(source, target, shallow=False)):
             with files.atomic_write(target) as file, source.open("rb") as content:
                 shutil.copyfileobj(content, file)
@@ -72,11 +71,16 @@ def is_ours(model: Path) -> bool:
 def tell(model: Path) -> None:
     """Print one line on the course's model, if a folder is that one."""
     if is_ours(model):
-        message = tr_noop(
-            "aozora: a GPT-2 of 25.3 M parameters that learned Japanese books of about 1890 to 1960; "
-            "what it writes is made up, and speaks of people as those books do; its card: {card}"
-        )
-        notify(tr(message, card=model / CARD))
+        notify(about(model))
+
+
+def about(model: Path) -> str:
+    """Return one line on the course's model, which is in this folder."""
+    message = tr_noop(
+        "aozora: a GPT-2 of 25.3 M parameters that learned Japanese books of about 1890 to 1960; "
+        "what it writes is made up, and speaks of people as those books do; its card: {card}"
+    )
+    return tr(message, card=model / CARD)
 
 
 def _download(target: Path) -> None:
