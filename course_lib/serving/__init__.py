@@ -8,5 +8,6 @@ and which tensors Triton serves, it reads from the folder that repository.py wri
 
 The other modules: layout.py is the table of FasterTransformer's files, which export.py and ft_source.py write, check.py
 checks, reader.py and ft_settings.py read, and ft_import.py turns back; ct2.py, ct2_generate.py and gguf_export.py are
-for CTranslate2 and GGUF; demo.py and chat.py are pages in the browser that use no server of these.
+for CTranslate2 and GGUF. demo.py is a page in the browser that uses no server of these; writers.py, demo_models.py and
+chat.py are the models that it shows.
 """
