@@ -21,6 +21,7 @@ from course_lib.world.check import check
 PROMPT = "その夜、"
 # What the bundled writers learned; others are shown by their name alone.
 WRITERS = {"dowa": tr_noop("fairy tales"), "tantei": tr_noop("detective stories")}
+LAST_SEED = (1 << 32) - 1
 START = "ある町に、"
 # A sentence of a letter, for the task `plain`; `title` has learned whole texts.
 LETTER = "友だちの結衣と一緒に、水族館へ行きました。"
@@ -94,18 +95,19 @@ def _writers(blocks: gradio.Blocks, writers: Writers) -> None:
         gradio.Markdown(aozora.about(writers.folder))
         text = gradio.Textbox(PROMPT, label=tr("Text"), lines=2, elem_id="prompt")
         with gradio.Row():
-            heat = gradio.Slider(0.1, 2, own.temperature, step=0.05, label=tr("Temperature"), elem_id="heat")
+            wide: dict[str, Any] = {"min_width": 280}
+            heat = gradio.Slider(0.1, 2, own.temperature, step=0.05, label=tr("Temperature"), elem_id="heat", **wide)
             label = tr("Top-p (of the {top_k} likeliest tokens)", top_k=own.top_k)
-            top_p = gradio.Slider(0.05, 1, own.top_p, step=0.05, label=label, elem_id="top-p")
+            top_p = gradio.Slider(0.05, 1, own.top_p, step=0.05, label=label, elem_id="top-p", **wide)
             label = tr("Seed (empty: a new one each time)")
-            seed = gradio.Number(None, label=label, precision=0, minimum=0, maximum=(1 << 32) - 1, elem_id="seed")
+            seed = gradio.Number(0, label=label, precision=0, minimum=0, maximum=LAST_SEED, elem_id="seed", **wide)
         go = gradio.Button(tr("Write"), variant="primary", elem_id="go")
         written: list[gradio.Textbox] = []
         chances: list[gradio.Label] = []
         with gradio.Row():
             for at, name in enumerate(names):
                 with gradio.Column(min_width=280):
-                    written.append(gradio.Textbox(label=name, lines=12, max_lines=12, elem_id=f"written-{at}"))
+                    written.append(gradio.Textbox(label=name, lines=12, max_lines=60, elem_id=f"written-{at}"))
                     label = tr("Next token")
                     chances.append(gradio.Label(label=label, show_heading=False, elem_id=f"next-{at}"))
     inputs = [text, heat, top_p, seed]
