@@ -16,6 +16,7 @@ from course_lib.command_line.from_options import notes
 from course_lib.command_line.options import Note
 from course_lib.errors import CourseError
 from course_lib.prefix.config import PrefixConfig
+from course_lib.prefix.files import beside
 from course_lib.settings import config
 
 CHECKOUT = paths.REPOSITORY / "data" / "aozora"
@@ -82,6 +83,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]
     """An installed course without the weights, and the folder of a server in the place of GitHub."""
     library, server = tmp_path / "site-packages", tmp_path / "server"
     shutil.copytree(CHECKOUT, library / "data" / "aozora", ignore=shutil.ignore_patterns(aozora.WEIGHTS))
+    (library / "data" / "aozora" / "prefixes").mkdir(exist_ok=True)
+    (library / "data" / "aozora" / "prefixes" / "smile.safetensors").write_bytes(b"a prefix")
     release = server / "releases" / "download" / f"v{__version__}"
     release.mkdir(parents=True)
     monkeypatch.setattr(paths, "REPOSITORY", library)
@@ -104,6 +107,7 @@ def test_an_installed_course_takes_the_weights_of_its_release(
     assert found == paths.root().parent / "published" / "aozora" and aozora.is_ours(found)
     assert (found / aozora.WEIGHTS).read_bytes() == b"weights"
     assert (found / "config.json").read_bytes() == (CHECKOUT / "config.json").read_bytes()
+    assert beside(found)["smile"].read_bytes() == b"a prefix"
     # Files of another version are brought in step; then a call needs no server.
     (found / aozora.WEIGHTS).write_bytes(b"of 1.0.0")
     (found / "config.json").write_text("{}")

@@ -74,11 +74,16 @@ def is_ours(model: Path) -> bool:
 def tell(model: Path) -> None:
     """Print one line on the course's model, if a folder is that one."""
     if is_ours(model):
-        message = tr_noop(
-            "aozora: a GPT-2 of 25.3 M parameters that learned Japanese books of about 1890 to 1960; "
-            "what it writes is made up, and speaks of people as those books do; its card: {card}"
-        )
-        notify(tr(message, card=model / CARD))
+        notify(about(model))
+
+
+def about(model: Path) -> str:
+    """Return one line on the course's model, which is in this folder."""
+    message = tr_noop(
+        "aozora: a GPT-2 of 25.3 M parameters that learned Japanese books of about 1890 to 1960; "
+        "what it writes is made up, and speaks of people as those books do; its card: {card}"
+    )
+    return tr(message, card=model / CARD)
 
 
 def _download(target: Path) -> None:

@@ -309,10 +309,10 @@ def demo(
         Option("--chat", help="a published model to talk to: smollm2, or a folder or name of transformers"),
     ] = "",
 ) -> None:
-    """Open a page to play with the models: writing, genres, tasks. Ctrl-C ends it.
+    """Open a page to play with models: aozora and its writers side by side, and those of the profile. Ctrl-C ends it.
 
-    The page is on 127.0.0.1 and loads nothing from the internet, but for a model that --chat names. Models that are
-    missing are built first.
+    The page is on 127.0.0.1 and loads nothing from the internet, but for a model that --chat names and, in an installed
+    course, aozora's weights (50.7 MB, once). `make course` or `course run` builds the profile's models.
     """
     if not find_spec("gradio"):
         raise UsageError(tr("gradio is not installed; pip install 'japanese-lm-course[demo]'"))

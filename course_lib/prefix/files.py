@@ -30,6 +30,8 @@ TENSOR, ABOUT = "prefix", "course_prefix"
 # Names that peft uses for its files and tensor.
 CONFIG, WEIGHTS, EMBEDDINGS = "adapter_config.json", "adapter_model.safetensors", "prompt_embeddings"
 OURS = "conversion.json"
+# Folder in a model's folder with the prefixes that come with it.
+BESIDE = "prefixes"
 # peft's types of adapters that hold a prefix, by form.
 TYPES: dict[Form, str] = {"peft": "PREFIX_TUNING", "cartridge": "CARTRIDGE"}
 # Number of first rows that a cartridge's training keeps fixed: peft's setting, and our name for it in Prefix.settings.
@@ -37,8 +39,8 @@ FROZEN = "num_frozen_tokens"
 
 
 def beside(folder: Path) -> dict[str, Path]:
-    """Return the prefixes that lie in a model folder, in `prefixes`: {name of the task: file}."""
-    return {path.stem: path for path in sorted((folder / "prefixes").glob("*.safetensors"))}
+    """Return the prefix files that come with a model, FOLDER/prefixes/NAME.safetensors, by the name of their task."""
+    return {path.stem: path for path in sorted((folder / BESIDE).glob("*.safetensors"))}
 
 
 def read(path: Path) -> Prefix:

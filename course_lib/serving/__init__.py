@@ -11,5 +11,6 @@ the same scheduler, and each token goes to a `TextStream` (text_stream.py) as it
 
 The other modules: layout.py is the table of FasterTransformer's files, which export.py and ft_source.py write, check.py
 checks, reader.py and ft_settings.py read, and ft_import.py turns back; ct2.py, ct2_generate.py and gguf_export.py are
-for CTranslate2 and GGUF; demo.py and chat.py are pages in the browser that use no server of these.
+for CTranslate2 and GGUF. demo.py is a page in the browser that uses no server of these; writers.py, demo_models.py and
+chat.py are the models that it shows.
 """

@@ -18,5 +18,5 @@ class BundledTexts(BuildHookInterface):
         data = Path(self.root, "data")
         for path in sorted(data.rglob("*")):
             # course_lib/checkpoints/aozora.py takes the weights from the page of the release.
-            if path.is_file() and path.suffix != ".safetensors":
+            if path.is_file() and path.name != "model.safetensors":
                 build_data["force_include"][str(path)] = f"course_lib/data/{path.relative_to(data).as_posix()}"

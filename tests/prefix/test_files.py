@@ -13,7 +13,7 @@ from course_lib.errors import CourseError, UsageError
 from course_lib.generation.prefix_cache import Shape
 from course_lib.models import frozen_base
 from course_lib.prefix.config import Form
-from course_lib.prefix.files import Prefix, read, write
+from course_lib.prefix.files import Prefix, beside, read, write
 from peft import CartridgeConfig, PeftModel, PrefixTuningConfig, get_peft_model
 from safetensors.torch import save_file
 
@@ -38,6 +38,15 @@ def test_our_own_form_keeps_everything(tmp_path: Path) -> None:
     first = file.read_bytes()
     write(found, file)
     assert file.read_bytes() == first
+
+
+def test_prefixes_beside_a_model(tmp_path: Path) -> None:
+    assert beside(tmp_path) == {}
+    folder = tmp_path / "prefixes"
+    folder.mkdir()
+    for name in ("tantei.safetensors", "dowa.safetensors", "README.md"):
+        (folder / name).touch()
+    assert list(beside(tmp_path).items()) == [(name, folder / f"{name}.safetensors") for name in ("dowa", "tantei")]
 
 
 def test_rinnas_form(tmp_path: Path) -> None:

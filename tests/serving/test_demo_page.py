@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from course_lib.checkpoints import aozora
 from course_lib.paths import REPOSITORY
+from course_lib.prefix.files import beside
 from course_lib.world.genres import documents
 from course_lib.world.tasks import TITLED, title
 
@@ -23,6 +25,14 @@ WIDE, NARROW = 1280, 400
 # Tokens of Label, as the page shows them: one line with the token, one with its probability.
 TOKENS = "() => document.querySelector('#next')?.innerText?.match(/\\d+%/g) ?? []"
 LONG = "ある町に、" * 400
+# The models of the tabs behind the first one, as `make course` builds them.
+BUILD = "from course_lib.serving.demo_models import Models; models = Models(); models.gpt2, models.tasks, models.gptsan"
+# Twenty times a second, what the columns of the first tab show.
+WATCH = """() => {
+    window.seen = [];
+    const columns = [...document.querySelectorAll('[id^=written-] textarea')];
+    setInterval(() => seen.push(columns.map(column => column.value)), 50);
+}"""
 
 
 @pytest.fixture(scope="module", params=["en", "ja"])
@@ -33,6 +43,7 @@ def served(request: Any, tmp_path_factory: Any, shared_workspace: Path) -> Itera
         port = str(probe.getsockname()[1])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"COURSE_WORKSPACE": str(shared_workspace), "COURSE_LANG": request.param}
+    subprocess.run([sys.executable, "-c", BUILD], env=environment, check=True)
     log = tmp_path_factory.mktemp("demo") / "log.txt"
     command = [sys.executable, "-m", "course_lib.cli", "demo", "--quiet", "--port", port]
     with log.open("w") as errors:
@@ -40,7 +51,6 @@ def served(request: Any, tmp_path_factory: Any, shared_workspace: Path) -> Itera
     assert process.stdout
     url = f"http://127.0.0.1:{port}/"
     try:
-        # Products that are missing are built first, with a line for each.
         assert any(url in line for line in process.stdout), log.read_text()
         yield request.param, url
         second = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -70,7 +80,6 @@ def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], 
     page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(url)
-    page.wait_for_function(f"() => ({TOKENS})().length > 1")
 
     def picture(name: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -89,6 +98,27 @@ def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], 
             page.keyboard.press("ArrowRight")
         assert float(slider.input_value()) == pytest.approx(number)
 
+    # The model and its writers: a column each, next tokens below it, and texts that grow side by side.
+    columns = 1 + len(beside(aozora.folder()))
+    percents = "() => [...document.querySelectorAll('[id^=next-]')].map(one => one.innerText.match(/\\d+%/g)?.join() ?? '')"
+    page.wait_for_function(f"() => ({percents})().filter(Boolean).length === {columns}")
+    before = page.evaluate(percents)
+    page.locator("#prompt textarea").fill("昔々、")
+    page.wait_for_function(f"before => String(({percents})()) !== String(before)", arg=before)
+    assert page.get_by_text("25.3 M" if language == "en" else "2530万").count() == 1
+    page.evaluate(WATCH)
+    page.locator("#go").click()
+    page.wait_for_function("() => seen.length > 40 && seen.at(-1)[0] && String(seen.at(-1)) === String(seen.at(-40))")
+    seen = page.evaluate("seen")
+    assert len(seen[-1]) == columns and all(text.startswith("昔々、") and len(text) > 20 for text in seen[-1])
+    for growing in zip(*seen):
+        steps = [text for text in dict.fromkeys(growing) if text]
+        assert len(steps) > 3 and "\ufffd" not in "".join(steps)
+        assert all(longer.startswith(shorter) for shorter, longer in zip(steps, steps[1:]))
+    picture("writers")
+
+    page.get_by_role("tab").nth(1).click()
+    page.wait_for_function(f"() => ({TOKENS})().length > 1")
     # Typing: the probabilities and the verdict follow. Every tale about a town goes on with its child.
     text = page.locator("#text textarea")
     text.fill("")
@@ -119,7 +149,7 @@ def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], 
     text.fill("")
     page.wait_for_function(f"() => ({TOKENS})().length > 1")
 
-    page.get_by_role("tab").nth(1).click()
+    page.get_by_role("tab").nth(2).click()
     for genre in ("recipe", "weather"):
         slide(genre, 1)
         before = value("story")
@@ -131,7 +161,7 @@ def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], 
     page.wait_for_function(includes, arg=["#genre", weather])
     picture("genres")
 
-    page.get_by_role("tab").nth(2).click()
+    page.get_by_role("tab").nth(3).click()
     given = value("given")
     page.locator("#ask").click()
     page.wait_for_function("() => document.querySelector('#answer-2 textarea').value")
