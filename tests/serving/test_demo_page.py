@@ -100,7 +100,9 @@ def test_typing_sliding_pressing_reading(browser: Any, served: tuple[str, str], 
 
     # The model and its writers: a column each, next tokens below it, and texts that grow side by side.
     columns = 1 + len(beside(aozora.folder()))
-    percents = "() => [...document.querySelectorAll('[id^=next-]')].map(one => one.innerText.match(/\\d+%/g)?.join() ?? '')"
+    percents = (
+        "() => [...document.querySelectorAll('[id^=next-]')].map(one => one.innerText.match(/\\d+%/g)?.join() ?? '')"
+    )
     page.wait_for_function(f"() => ({percents})().filter(Boolean).length === {columns}")
     before = page.evaluate(percents)
     page.locator("#prompt textarea").fill("昔々、")
