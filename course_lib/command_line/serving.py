@@ -227,7 +227,8 @@ def serve(
                  "--backend": backend != "python", "--timeout": timeout != 300}  # fmt: skip
         if triton := [name for name, value in given.items() if value]:
             raise UsageError(tr("{option}: not allowed with --openai", option=triton[0]))
-        return _serve_openai(folder, prefix or [], port, address, queue)
+        _serve_openai(folder, prefix or [], port, address, queue)
+        return None
     if prefix:
         raise UsageError(tr("--prefix: needs --openai; `course ft export --prefix` puts prefixes into FOLDER"))
     from course_lib.serving import repository, server

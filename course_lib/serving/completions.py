@@ -80,7 +80,7 @@ class CompletionRequest(BaseModel):
             return [self.prompt]
         if isinstance(self.prompt[0], int):
             return [self.prompt]  # type: ignore[list-item]
-        return self.prompt  # type: ignore[return-value]
+        return self.prompt
 
     @property
     def stops(self) -> list[str]:

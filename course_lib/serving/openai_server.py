@@ -24,6 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from torch import Tensor
 
 from course_lib.errors import UsageError, one_line
 from course_lib.generation import byte_tokens
@@ -60,7 +61,7 @@ class Completer:
         self.codec, self.queue = generator.codec, queue
         # Name of each model that clients see → the index of its prefix; None: no prefix
         self.tasks: dict[str, int | None] = {folder.resolve().name: None}
-        values = []
+        values: list[Tensor | None] = []
         for path in prefixes:
             prefix = prefix_files.read(path)
             generator.require(prefix)

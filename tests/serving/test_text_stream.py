@@ -16,7 +16,8 @@ TEXTS = st.text(
 
 def streamed(pieces: list[bytes], stops: list[str], wanted: int | None = None) -> tuple[list[Piece], TextStream]:
     """The pieces that a stream tells if its tokens have these bytes; it is cut off after them."""
-    table, told = ByteTokens(pieces), []
+    table = ByteTokens(pieces)
+    told: list[Piece] = []
 
     def decode(ids: list[int]) -> str:
         return b"".join(pieces[i] for i in table.whole(ids)).decode()
@@ -61,8 +62,8 @@ def test_a_text_ends_in_front_of_the_first_stop_string(text, stops):
 
 
 def test_text_that_may_become_a_stop_string_waits():
-    told, _ = streamed([b"a", b"b", b"c", b"a", b"b", b"d"], ["abd"])
-    assert [(piece.text, piece.finish_reason) for piece in told] == [("abc", None), ("", "stop")]
+    told, _ = streamed([b"x", b"y", b"c", b"x", b"y", b"z"], ["xyz"])
+    assert [(piece.text, piece.finish_reason) for piece in told] == [("xyc", None), ("", "stop")]
 
 
 def test_tokens_of_a_text_that_is_cut_are_not_told():

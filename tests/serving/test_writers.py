@@ -75,7 +75,7 @@ def test_next_tokens_have_the_probabilities_with_which_they_are_drawn(
     found = writers.next_tokens(PROMPT, replace(SAMPLED, temperature=temperature, top_p=top_p))
     # Without a prefix, drawn by the engine a thousand times; the logits come from transformers.
     generator, draws = writers.generator, 1000
-    ids = generator.codec.prompt(PROMPT)
+    ids = [*generator.codec.opening, *generator.codec.encode(PROMPT)]
     with torch.inference_mode():
         logits = generator.model(torch.tensor([ids])).logits[0, -1] / temperature
     rows = [RequestRow(tuple(ids), 1, top_k=50, top_p=top_p, seed=seed) for seed in range(draws)]
