@@ -79,7 +79,7 @@ class CompletionRequest(BaseModel):
         if isinstance(self.prompt, str):
             return [self.prompt]
         if isinstance(self.prompt[0], int):
-            return [self.prompt]  # type: ignore[list-item]
+            return [self.prompt]
         return self.prompt
 
     @property
