@@ -14,8 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 hypothesis.settings.register_profile("course", deadline=None)
 hypothesis.settings.load_profile("course")
 
-# A shell's background jobs ignore Ctrl-C, and so would the programs that tests start.
+# A shell's background jobs ignore Ctrl-C, and those of nohup SIGHUP; so would the programs that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 NOTEBOOKS = "tests/notebooks/test_nbval.py"
 REHEARSAL = "tests/rehearsal/test_profiles.py"
