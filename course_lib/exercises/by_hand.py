@@ -321,7 +321,7 @@ def _check_learn(learn: Any) -> str | None:
         ({"shift": 0}, tr_noop("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]")),
         ({"rises": False}, tr_noop("the rate rises for `warm_up` steps: rate · t / warm_up")),
         ({"falls": False}, tr_noop("after the warm-up the rate falls along half a cosine to 0")),
-        ({"rate": 0.0}, tr_noop("the weights do not change: call optimizer.step(rate) for each batch")),
+        ({"rate": 0.0}, tr_noop("the weights do not change: loss.backward(), then optimizer.step(rate), for each batch")),
         ({"warm_up": 20}, tr_noop("the warm-up takes `warm_up` steps, not always 20")),
         ({"clip": None}, tr_noop("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_")),
     )

@@ -166,9 +166,9 @@ def _frame(row: int, columns: int) -> Any:
 
 
 def repetition_and_surprise(
-    points: Mapping[tuple[float, float], tuple[float, float]], human: tuple[float, float]
+    points: Mapping[tuple[float, float], tuple[float, float]], authors: tuple[float, float]
 ) -> Any:
-    """Plot repetition [%] and surprise [bits per token] over the temperature, a line for each top-p; a line for people.
+    """Plot repetition [%] and surprise [bits per token] over the temperature, a line for each top-p, and one for authors.
 
     `points` has both, as shares and bits, by temperature and top-p.
     """
@@ -179,7 +179,7 @@ def repetition_and_surprise(
             known = {t: factor * pair[number] for (t, each), pair in points.items() if each == p}
             name = tr("top-p {p:g}", p=p) if p < 1 else tr("all entries")
             axis.plot(list(known), list(known.values()), color=colour, marker=marker, label=name)
-        axis.axhline(factor * human[number], color=BEFORE, linestyle="--", linewidth=1, label=tr("tales by people"))
+        axis.axhline(factor * authors[number], color=BEFORE, linestyle="--", linewidth=1, label=tr("other authors"))
         axis.set(xlabel=tr("temperature"), title=label)
         axis.set_ylim(bottom=0)
     handles, names = axes[0].get_legend_handles_labels()

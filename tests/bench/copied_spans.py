@@ -5,7 +5,7 @@
 
 writes course_lib/pretrain/copied_spans.csv: for each temperature, and for the authors held out, the longest passage of
 48 texts that stands in the training text; the share of the windows of four tokens that stood before in the same text;
-and the bits that the model needs for a token. The last two are of the first 104 tokens of a text. About ten minutes on
+and the bits that the model needs for a token. The last two are of the first 64 tokens of a text. About ten minutes on
 a core.
 """
 
@@ -32,7 +32,7 @@ TEMPERATURES = (0.2, 0.4, 0.7, 1.0, 1.3)
 AUTHORS = "other authors"
 # Windows of fewer characters stand in any text by chance, and there are millions of them.
 LENGTHS = (12, 20)
-TOKENS, WINDOW = 104, 4
+TOKENS, WINDOW = 64, 4
 
 
 def repetition_and_bits(model: FolderScorer, texts: Sequence[str]) -> tuple[float, float]:

@@ -97,7 +97,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (changed("learn_ours", ("for t, batch", "warm_up = 20\n    for t, batch")), "not always 20"),
         (changed("learn_ours", ("if clip:", "if False:")), "shorten longer gradients"),
         (changed("learn_ours", (" * late", "")), "half a cosine"),
-        (changed("learn_ours", ("loss.backward()", "pass")), "cannot be judged"),
+        (changed("learn_ours", ("loss.backward()", "pass")), "loss.backward(), then"),
         (changed("learn_ours", ("        optimizer.step(", "        float(")), "do not change"),
         (lambda model, optimizer, batches, rate: [], "one a batch"),
     ],
