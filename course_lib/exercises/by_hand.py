@@ -1,5 +1,4 @@
-"""Exercises for the first half of chapter 4: the parts of GPT-2, its training, its decoding, a judge of sentences, and two
-experiments.
+"""Exercises of notebook 4a: the parts of GPT-2, its training, its decoding, a judge of sentences, and two experiments.
 
 The checks compare with PyTorch and transformers. An answer that equals a usual mistake gets that mistake's advice.
 """
@@ -321,7 +320,10 @@ def _check_learn(learn: Any) -> str | None:
         ({"shift": 0}, tr_noop("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]")),
         ({"rises": False}, tr_noop("the rate rises for `warm_up` steps: rate · t / warm_up")),
         ({"falls": False}, tr_noop("after the warm-up the rate falls along half a cosine to 0")),
-        ({"rate": 0.0}, tr_noop("the weights do not change: loss.backward(), then optimizer.step(rate), for each batch")),
+        (
+            {"rate": 0.0},
+            tr_noop("the weights do not change: loss.backward(), then optimizer.step(rate), for each batch"),
+        ),
         ({"warm_up": 20}, tr_noop("the warm-up takes `warm_up` steps, not always 20")),
         ({"clip": None}, tr_noop("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_")),
     )
@@ -577,7 +579,7 @@ CHAPTER = Chapter(
         SEE_FOLDED_CELL,
     ),
     Exercise(
-        "write log_probability(model, ids): for each row the sum of the log-probabilities of its tokens behind the first",
+        "write log_probability(model, ids): for each row, the sum of the log-probabilities of all tokens but the first",
         _check_log_probability,
         (
             "As in exercise 5: log_softmax(-1), then gather(-1, targets[..., None]); then a sum in place of the mean.",
@@ -601,8 +603,8 @@ CHAPTER = Chapter(
         f"write byte_model(data): a GPT-2 trained on bytes, with at most {GOAL} nats per byte on new articles",
         _check_bytes,
         (
-            "As in 4a.7, with 256 for V: GPT2(256, 256, hidden=64, layers=2, heads=4, attention=Attention), start weights "
-            "as in `fresh`, then draw and learn.",
+            "As in 4a.7, with 256 for V: GPT2(256, 256, hidden=64, layers=2, heads=4, attention=Attention), start "
+            "weights as in `fresh`, then draw and learn.",
             "400 steps at a rate of 6e-3 are enough.",
         ),
         Code(BYTE_MODEL),

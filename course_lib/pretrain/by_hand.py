@@ -42,9 +42,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return what the heads read, mixed."""
         batch, seq, hidden = x.shape
-        q, k, v = (
-            part.view(batch, seq, self.heads, -1).transpose(1, 2) for part in self.c_attn(x).chunk(3, dim=-1)
-        )
+        q, k, v = (part.view(batch, seq, self.heads, -1).transpose(1, 2) for part in self.c_attn(x).chunk(3, dim=-1))
         mixed: Tensor = self.c_proj(attend(q, k, v).transpose(1, 2).reshape(batch, seq, hidden))
         return mixed
 

@@ -168,7 +168,7 @@ def _frame(row: int, columns: int) -> Any:
 def repetition_and_surprise(
     points: Mapping[tuple[float, float], tuple[float, float]], authors: tuple[float, float]
 ) -> Any:
-    """Plot repetition [%] and surprise [bits per token] over the temperature, a line for each top-p, and one for authors.
+    """Plot repetition [%] and surprise [bits per token] over the temperature: a line for each top-p, one for authors.
 
     `points` has both, as shares and bits, by temperature and top-p.
     """
@@ -188,7 +188,7 @@ def repetition_and_surprise(
 
 
 def rotations(speeds: Sequence[float], positions: int = 100) -> Any:
-    """Plot the cosine of the angle of each point of a rotary embedding over the position; speeds [radians per token]."""
+    """Plot the cosine of the angle of each point of a rotary embedding by position; speeds [radians per token]."""
     figure, axis = subplots(height=3.0)
     steps = np.arange(0, positions, 0.1)
     for speed, colour in zip(speeds, COLORS, strict=False):

@@ -43,7 +43,8 @@ def rows(names: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     batches = names["draw"](names["train"], STEPS, seed, BATCH)
                     for _ in names["learn"](model, names[optimizer](model.parameters()), batches, rate):
                         pass
-                    losses = {part: round(names["loss_on"](names[f"to_{part}"], model), 3) for part in ("choose", "judge")}
+                    both = (names["loss_on"](names[tests], model) for tests in ("to_choose", "to_judge"))
+                    losses = dict(zip(("choose", "judge"), (round(loss, 3) for loss in both), strict=True))
                     print(kind, optimizer, rate, seed, losses, flush=True)
                     yield {"kind": kind, "optimizer": optimizer, "rate": rate, "seed": seed, **losses}
 
