@@ -22,7 +22,7 @@ NAMES = (
     tr_noop("meat"), tr_noop("people"), tr_noop("count"), tr_noop("grams"), tr_noop("spoons"), tr_noop("added"),
     tr_noop("seasoning"), tr_noop("shape"), tr_noop("prepare"), tr_noop("minutes"), tr_noop("total"),
     tr_noop("liquid"), tr_noop("cups"), tr_noop("sport"), tr_noop("venue"), tr_noop("home"), tr_noop("away"),
-    tr_noop("winner"), tr_noop("hero"), tr_noop("weekday"), tr_noop("friend"), tr_noop("deed"), tr_noop("meal"),
+    tr_noop("winner"), tr_noop("hero"), tr_noop("day"), tr_noop("friend"), tr_noop("deed"), tr_noop("meal"),
     tr_noop("next"), tr_noop("fruit"), tr_noop("more"), tr_noop("genre"), tr_noop("plot"), tr_noop("pet and animal"),
     tr_noop("color and item"), tr_noop("temperature and season"), tr_noop("low and high"), tr_noop("snow and cold"),
     tr_noop("change of sky"), tr_noop("warning and wind"), tr_noop("advice"), tr_noop("way and dish"),

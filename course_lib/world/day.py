@@ -4,14 +4,14 @@ import re
 
 from course_lib.world.genre import PEOPLE, Draw, Facts, Genre, Rules, wordings
 
-WEEKDAYS = ("月曜日", "火曜日", "水曜日", "木曜日", "金曜日", "土曜日", "日曜日")
+DAYS_OFF = ("土曜日", "日曜日", "祝日", "振替休日")
 SKIES = ("いい天気", "くもり", "雨", "雪")
 # place: what one does there, without the ending of the verb; plain form, polite form
 INDOORS = {
     "図書館": ("昔の地図を調べ", "絵本を借り"),
     "水族館": ("イルカのショーを見", "くらげをながめ"),
     "美術館": ("外国の絵を見", "古いつぼをながめ"),
-    "デパート": ("新しい服を見", "姉の誕生日の贈り物を探し"),
+    "デパート": ("新しい服を見", "姉の誕生日の贈り物をさがし"),
 }
 DEEDS = INDOORS | {
     "海": ("貝がらを集め", "砂浜を散歩し"),
@@ -27,8 +27,8 @@ MEALS = ("おにぎり", "サンドイッチ", "パン", "お弁当", "焼きそ
 
 # <plain|polite>
 STYLES = """
-day       <今日は{weekday}で|この前の{weekday}は>、朝から{sky}<だった|でした>。
-          <今日は{weekday}で|この前の{weekday}は>、一日じゅう{sky}<だった|でした>。
+day       <今日は{day}で|この前の{day}は>、朝から{sky}<だった|でした>。
+          <今日は{day}で|この前の{day}は>、一日じゅう{sky}<だった|でした>。
 trip      友だちの{friend}と一緒に、{place}へ行<った|きました>。
           友だちの{friend}と待ち合わせて、{place}へ出かけ<た|ました>。
           友だちの{friend}を誘って、{place}まで歩<いた|きました>。
@@ -44,7 +44,7 @@ meal      昼に{meal}を食べ<た|ました>。
 shopping  帰りに{fruit}を{count}個、{vegetable}を{more}個買<った|いました>。
           帰りに店に寄って、{fruit}{count}個と{vegetable}{more}個を買<った|いました>。
 sum       全部で{total}個になり、荷物が少し重くな<った|りました>。
-          {total}個を全部かばんに入れて、持ち帰<った|りました>。
+          {total}個ともかばんに入れて、持ち帰<った|りました>。
 feeling   {friend}も、とても楽しそう<だった|でした>。
           とても楽しい一日<だった|でした>。
           少し疲れ<た|ました>が、とても楽しかった<|です>。
@@ -59,8 +59,11 @@ GREETINGS = """
 greeting  お元気ですか。
           おばあちゃん、お元気ですか。
           先生、お変わりありませんか。
+well      私は元気です。
+          私は元気に過ごしています。
+          こちらは、みんな元気です。
 closing   では、また手紙を書きます。
-          お返事をいただけたら、うれしいです。
+          お返事を待っています。
           どうぞお元気で。
 """
 
@@ -75,7 +78,7 @@ def diary(draw: Draw) -> tuple[Facts, list[str]]:
     sky = draw.one(SKIES)
     place = draw.one(INDOORS if sky in WEATHER else DEEDS)
     *sight, mood = WEATHER.get(sky, FAIR)
-    facts: Facts = {"weekday": draw.one(WEEKDAYS), "sky": sky, "friend": draw.one(PEOPLE), "place": place}
+    facts: Facts = {"day": draw.one(DAYS_OFF), "sky": sky, "friend": draw.one(PEOPLE), "place": place}
     facts |= {"deed": draw.one(DEEDS[place]), "meal": draw.one(MEALS)}
     kinds = ["day", "trip", *sight, "deed", "meal"]
     if draw.happens(0.6):
@@ -90,7 +93,7 @@ def diary(draw: Draw) -> tuple[Facts, list[str]]:
 def letter(draw: Draw) -> tuple[Facts, list[str]]:
     """Draw the day of a letter."""
     facts, kinds = diary(draw)
-    return facts, ["greeting", *kinds, "closing"]
+    return facts, ["greeting", "well", *kinds, "closing"]
 
 
 RULES: Rules = {

@@ -1,7 +1,8 @@
 """Reports of matches: one of the two teams wins, with more points. Polite form."""
 
-from course_lib.world.genre import CITIES, PEOPLE, Draw, Facts, Genre, Rules, wordings
+from course_lib.world.genre import CITIES, Draw, Facts, Genre, Rules, wordings
 
+SURNAMES = ("佐藤", "鈴木", "高橋", "田中", "伊藤", "渡辺", "山本", "中村", "小林", "加藤", "吉田", "山田")
 SPORTS = ("サッカー", "ホッケー")
 VENUES = ("市立競技場", "市民グラウンド", "大学のグラウンド", "中央競技場", "海辺の競技場")
 SCORES = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))  # of the winner and the loser
@@ -17,7 +18,7 @@ hero     {winner}の{hero}選手は、最後までよく走りました。
          {winner}の{hero}選手が、大事なゴールを決めました。
 comment  {hero}選手は、「みんなのおかげです」と話しました。
          「とてもうれしいです」と、{hero}選手は話しました。
-         {winner}の監督は、{hero}選手をほめました。
+         {winner}の監督は、{hero}選手をたたえました。
 ending   {winner}は、次の試合でも勝利をめざします。
          {winner}の次の試合は、来週行われます。
 """)
@@ -29,7 +30,7 @@ def draw(draw: Draw) -> tuple[Facts, list[str]]:
     winner = draw.one((home, away))
     high, low = draw.one(SCORES)
     facts: Facts = {"sport": draw.one(SPORTS), "venue": draw.one(VENUES), "home": home, "away": away}
-    facts |= {"winner": winner, "high": high, "low": low, "hero": draw.one(PEOPLE)}
+    facts |= {"winner": winner, "high": high, "low": low, "hero": draw.one(SURNAMES)}
     return facts, [*WORDINGS]
 
 

@@ -6,14 +6,14 @@ from course_lib.world.genre import Draw, Facts, Genre, Rules, wordings
 DISHES = {
     "煮物": ("boil", ("たまねぎ", "じゃがいも", "かぶ"), (15, 20)),
     "スープ": ("boil", ("たまねぎ", "じゃがいも", "かぶ", "トマト"), (15, 20)),
-    "炒め物": ("fry", ("たまねぎ", "パプリカ", "ピーマン", "トマト"), (5, 10)),
+    "炒め物": ("fry", ("たまねぎ", "パプリカ", "ピーマン", "トマト"), (3, 5)),
     "蒸し物": ("steam", ("たまねぎ", "じゃがいも", "かぶ", "ピーマン"), (15, 20)),
 }
-ADDED = ("キャベツ", "ねぎ", "白菜", "小松菜", "チンゲン菜")
+ADDED = ("キャベツ", "水菜", "白菜", "小松菜", "チンゲン菜")
 MEATS = ("鶏肉", "豚肉", "牛肉", "豆腐", "ソーセージ")
 SEASONINGS = ("しょうゆ", "みそ", "白だし", "めんつゆ", "塩こうじ")
 # people: spoons of seasoning
-SPOONS = {2: ("大さじ1杯", "大さじ2杯"), 3: ("大さじ2杯", "大さじ3杯"), 4: ("大さじ3杯", "大さじ4杯")}
+SPOONS = {2: ("大さじ1", "大さじ2"), 3: ("大さじ2", "大さじ3"), 4: ("大さじ3", "大さじ4")}
 SHAPES = ("小さめに", "食べやすい大きさに", "大きめに")
 GRAMS = 80  # for each person
 
@@ -27,8 +27,8 @@ more     ほかに、{added}を使います。
          {added}も用意します。
 cut      まず、{vegetable}と{added}を{shape}切ります。
          はじめに、{vegetable}と{added}を{shape}切っておきます。
-boil     次に、なべに{vegetable}と{meat}、カップ{cups}杯の{liquid}を入れて、{minutes}分煮ます。
-         次に、なべに{liquid}をカップ{cups}杯入れ、{vegetable}と{meat}を{minutes}分煮ます。
+boil     次に、なべに{vegetable}と{meat}、{cups}カップの{liquid}を入れて、{minutes}分煮ます。
+         次に、なべに{liquid}を{cups}カップ入れ、{vegetable}と{meat}を{minutes}分煮ます。
 fry      次に、フライパンに油を熱して、{vegetable}と{meat}を{minutes}分炒めます。
          次に、フライパンに油をひき、{vegetable}と{meat}を{minutes}分炒めます。
 steam    次に、湯気の上がった蒸し器に{vegetable}と{meat}を並べて、{minutes}分蒸します。
@@ -38,7 +38,7 @@ season   {added}を加えて軽く火を通し、{seasoning}{spoons}で味をつ
 sauce    {added}を加えて軽く蒸し、{seasoning}{spoons}で味をつけます。
          仕上げに{added}を加えて軽く蒸し、{seasoning}{spoons}で味をつけます。
 time     準備に{prepare}分、火を通すのに{minutes}分、合わせて{total}分かかります。
-         準備に{prepare}分かかるので、全部で{total}分です。
+         準備の{prepare}分と合わせて、全部で{total}分です。
 serve    みんなで分けて、熱いうちに食べましょう。
          できあがったら、熱いうちに食べましょう。
          この{dish}は、ごはんによく合います。

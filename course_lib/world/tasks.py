@@ -43,7 +43,7 @@ day      だれと出かけましたか。{friend}
          どこへ行きましたか。{place}
          昼に何を食べましたか。{meal}
          {fruit}を何個買いましたか。{count}個
-         何曜日のことですか。{weekday}
+         いつのことですか。{day}
 """)
 SAME = {"diary": "day", "letter": "day"}
 TITLED = tuple(genre for genre in GENRES if SAME.get(genre.name, genre.name) in TITLES)

@@ -8,22 +8,22 @@ SEASONS = {"春": ((15, 17, 19), 8), "夏": ((29, 31, 33), 6), "秋": ((18, 20, 
 SNOW = 5  # degrees: it snows on days that are no warmer
 SKIES = ("晴れ", "くもり", "雨", "雪")
 WINDS = ("北", "南", "東", "西")
-FORCES = ("弱い", "やや強い", "強い")
+FORCES = ("弱く", "やや強く", "強く")
 
 WORDINGS = wordings("""
 opening       {season}を迎えた{area}の、明日の天気予報です。
-              {season}の{area}から、明日の天気をお伝えします。
+              {season}の{area}の、明日の天気をお伝えします。
               すっかり{season}になった{area}の、明日の天気予報です。
 sky           明日の{area}は{sky}でしょう。
-              明日は、朝から{sky}の予報です。
+              明日は、朝から{sky}でしょう。
               {area}では、明日は{sky}の見込みです。
 later         夕方には{later}に変わるでしょう。
               夜には{later}に変わりそうです。
-              夜は{later}になりそうです。
+              夜は{later}でしょう。
 temperatures  最高気温は{high}度、最低気温は{low}度でしょう。
               気温は、朝は{low}度ですが、昼には{high}度まで上がる見込みです。
-wind          {force}{wind}の風が吹くでしょう。
-              {wind}寄りの{force}風が吹くでしょう。
+wind          {wind}の風が{force}吹くでしょう。
+              {wind}寄りの風が{force}吹くでしょう。
 waves         沖では、波が高くなりそうです。
               海へ行く方は、高波にご注意ください。
 gusts         自転車に乗る方は、風にご注意ください。
@@ -33,7 +33,7 @@ umbrella      傘を忘れずにお出かけください。
 slippery      道がすべりやすくなるので、足もとにお気をつけください。
               車を運転する方は、すべりやすい道にご注意ください。
 folding       折りたたみの傘があると安心です。
-              帰りが遅くなる方は、傘をお持ちください。
+              お帰りの時間には、傘が必要になりそうです。
 bright        昼間は、日ざしがたっぷり届くでしょう。
               洗濯物がよく乾くでしょう。
 dull          昼間は、日ざしが少ないでしょう。
@@ -43,7 +43,7 @@ dull          昼間は、日ざしが少ないでしょう。
 
 def warning(area: str, force: str) -> set[str]:
     """Return the kind of the sentence that a strong wind adds, if any."""
-    return set() if force != "強い" else {"gusts"} if area in INLAND else {"waves"}
+    return set() if force != "強く" else {"gusts"} if area in INLAND else {"waves"}
 
 
 def advice(sky: str, later: str) -> str:
