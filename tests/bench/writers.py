@@ -4,9 +4,11 @@
     course corpus aozora aozorabunko_text -o aozora-text --piece-characters 1500 --held-out data/aozora/held_out.json
     python -m tests.bench.writers texts aozora-text/train.jsonl -o writers
     course prefix train -c prefix-writer.yaml --set task_name=dowa --set data.input=writers/dowa.jsonl -o writers/run-dowa
-    course prefix train -c prefix-writer.yaml --set task_name=tantei --set data.input=writers/tantei.jsonl -o writers/run-tantei
+    course prefix train -c prefix-writer.yaml --set task_name=tantei --set data.input=writers/tantei.jsonl -o writers/run-tantei \\
+        --set model.method=embedding --set model.length=28 --set optimizer.lr.max=3e-3 --set engine.max_steps=80 \\
+        --set model.warm_start_text=その夜の殺人事件について、私は探偵とともに犯人の足跡を調べていた。警部が云った。
     python -m tests.bench.writers table writers --train aozora-text/train.jsonl \\
-        --prefix writers/run-dowa/prefix.safetensors --prefix writers/run-tantei/prefix.safetensors
+        --prefix writers/run-dowa/prefix.safetensors --prefix writers/run-tantei/prefix.safetensors [--sentence TEXT]
 
 The model has read all of these works. A prefix learns from some bylines (the translator's, of a translation), its steps
 are chosen on another one, whose pieces stand at the end of its file (`data.dev_size`), and it is measured on further
