@@ -50,6 +50,9 @@ class ModelConfig:
     warm_start_steps: int = setting(
         200, "steps that fit a new prefix to the base's key/value cache of the ids 0, 1, …; 0: none", ge=0
     )
+    warm_start_text: str | None = setting(
+        None, "text to whose first `length` tokens a new prefix is fitted; unset: the ids 0, 1, …"
+    )
     warm_start_lr: float = setting(1e-4, "learning rate of the warm start", gt=0, le=1)
     recompute: Literal["none", "full"] = setting("none", "what the backward pass recomputes: nothing, or each block")
 
@@ -133,7 +136,7 @@ class PrefixConfig(RunConfig):
     @override
     def content(self) -> dict[str, Any]:
         # The prefix has its warm start before the first step, and its name in its file.
-        start = self.chosen(model=["warm_start_steps", "warm_start_lr"])
+        start = self.chosen(model=["warm_start_steps", "warm_start_lr", "warm_start_text"])
         return super().content() | start | {"task_name": self.task_name}
 
     @override

@@ -1,5 +1,6 @@
 """The model to train: a frozen base model with a prefix encoder or, for comparison, the whole base model by itself."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -75,12 +76,12 @@ def recompute(base: Any) -> None:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
-def warm_start(model: PrefixModel, settings: ModelConfig) -> list[float]:
-    """Fit a new prefix to the base's key/value cache for the ids 0, 1, …, and return the error before each step."""
+def warm_start(model: PrefixModel, settings: ModelConfig, ids: Sequence[int] | None = None) -> list[float]:
+    """Fit a new prefix to the base's cache of some ids (None: 0, 1, …), and return the error before each step."""
     if model.encoder is None or not settings.warm_start_steps:
         return []
     with _gathered(model.base):
-        target = cache_values(model.base, settings.length)
+        target = cache_values(model.base, settings.length if ids is None else ids)
     errors = fit(model.encoder, target, settings.warm_start_steps, settings.warm_start_lr)
     # Clear the last gradients, so that they do not affect the first training step.
     model.zero_grad()

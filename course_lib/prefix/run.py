@@ -65,6 +65,16 @@ class PrefixRun(Run):
         kind = (None if chosen == "without" else begin, chosen != "with", end)
         return samples.rows(self.texts.train, *kind), samples.rows(self.texts.held_out, *kind)
 
+    def start(self) -> list[int] | None:
+        """Return the ids to whose cache a new prefix is fitted; None: 0, 1, …"""
+        length, text = self.settings.model.length, self.settings.model.warm_start_text
+        if text is None:
+            return None
+        ids = self.codec.prompt(text)
+        if len(ids) < length:
+            raise UsageError(f"model.warm_start_text: {len(ids)} tokens; allowed: at least model.length, {length}")
+        return ids[:length]
+
     @override
     def title(self) -> str:
         whole = self.settings.model.method == "full"
@@ -79,6 +89,7 @@ class PrefixRun(Run):
     def check(self) -> None:
         shape = frozen_base.read_config(self.base)
         self.rows()
+        self.start()
         for sample in (*self.texts.train, *self.texts.held_out):
             if max([*sample.prompt, *sample.target]) >= shape.vocab_size:
                 origin = f"{self.texts.path}, line {sample.line}"
@@ -157,7 +168,7 @@ class PrefixRun(Run):
             model.to(device)
         elif model.encoder is not None:
             model.encoder.to(device)
-        warm_start(model, self.settings.model)
+        warm_start(model, self.settings.model, self.start())
 
     @override
     def export(self, target: Path, step: int | None = None) -> dict[str, Any]:

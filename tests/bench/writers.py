@@ -4,16 +4,18 @@
     course corpus aozora aozorabunko_text -o aozora-text --piece-characters 1500 --held-out data/aozora/held_out.json
     python -m tests.bench.writers texts aozora-text/train.jsonl -o writers
     course prefix train -c prefix-writer.yaml --set task_name=dowa --set data.input=writers/dowa.jsonl -o writers/run-dowa
-    course prefix train -c prefix-writer.yaml --set task_name=tantei --set data.input=writers/tantei.jsonl -o writers/run-tantei
+    course prefix train -c prefix-writer.yaml --set task_name=tantei --set data.input=writers/tantei.jsonl -o writers/run-tantei \\
+        --set model.method=embedding --set model.length=28 --set optimizer.lr.max=3e-3 --set engine.max_steps=80 \\
+        --set model.warm_start_text=その夜の殺人事件について、私は探偵とともに犯人の足跡を調べていた。警部が云った。
     python -m tests.bench.writers table writers --train aozora-text/train.jsonl \\
-        --prefix writers/run-dowa/prefix.safetensors --prefix writers/run-tantei/prefix.safetensors
+        --prefix writers/run-dowa/prefix.safetensors --prefix writers/run-tantei/prefix.safetensors [--sentence TEXT]
 
 The model has read all of these works. A prefix learns from some bylines (the translator's, of a translation), its steps
 are chosen on another one, whose pieces stand at the end of its file (`data.dev_size`), and it is measured on further
 ones. `table` prints, for the pieces of each genre, the bits per character without a prefix and with each, without the
 first token, for which a prefix alone predicts nothing; and for texts that are written from prompts of no genre, which
-genre a naive Bayes over pairs of characters takes them for, with the names of known characters masked, and the share
-of their windows of 20 and 30 characters that stand in the training text.
+genre a naive Bayes over pairs of characters takes them for, with the names of known characters masked, how many name a
+crime, and the share of their windows of 20 and 30 characters that stand in the training text.
 """
 
 import argparse
@@ -23,7 +25,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,8 +74,11 @@ PROMPTS = (
     "おじさんは",
     "窓の外に",
 )
+# What a text names that tells of a crime or of those who look into it.
+CRIME = re.compile("事件|犯人|犯罪|死体|屍体|殺|探偵|警部|刑事|巡査|警察|指紋|盗|泥棒|賊|証拠|検事|毒")
 NAMES = re.compile("明智|小林|二十面相|文代|手塚|帆村|木村|丸山|太郎|ごん|兵十")
 TEXTS, TOKENS = 10, 100  # for each prompt and writer; longest text
+LETTERS = 140  # about as many characters
 
 
 def main() -> None:
@@ -86,11 +91,12 @@ def main() -> None:
     table.add_argument("folder", type=Path, help="what `texts` has written")
     table.add_argument("--prefix", type=Path, action="append", required=True)
     table.add_argument("--train", type=Path, required=True, help="the model's training text, to find copies")
+    table.add_argument("--sentence", help="also for an untrained prefix, the keys and values of this text")
     options = parser.parse_args()
     if options.part == "texts":
         write_texts(options.source, options.output)
     else:
-        print_table(options.folder, options.prefix, options.train)
+        print_table(options.folder, options.prefix, options.train, options.sentence)
 
 
 # The texts
@@ -141,7 +147,7 @@ def cut(text: str) -> Iterator[str]:
 # The table
 
 
-def print_table(folder: Path, prefixes: Sequence[Path], train: Path) -> None:
+def print_table(folder: Path, prefixes: Sequence[Path], train: Path, sentence: str | None) -> None:
     """Print what the prefixes do."""
     from course_lib.checkpoints import aozora
     from course_lib.evaluation.causal import FolderScorer
@@ -150,11 +156,15 @@ def print_table(folder: Path, prefixes: Sequence[Path], train: Path) -> None:
     from course_lib.generation.generator import Generator
     from course_lib.japanese import normalize
     from course_lib.prefix import files
+    from course_lib.prefix.warm_start import cache_values
     from course_lib.pretrain import text_codec
 
     generator = Generator(aozora.folder(), text_codec.load)
     loaded = {prefix.task: prefix for prefix in map(files.read, prefixes)}
     writers = {"none": None, **loaded}
+    if sentence:
+        values = cache_values(generator.model, generator.codec.prompt(sentence))
+        writers["sentence"] = replace(next(iter(loaded.values())), values=values)
     for genre in GENRES:
         pieces = texts_of(folder / f"{genre}-held-out.jsonl")
         characters = sum(map(len, pieces))
@@ -169,11 +179,13 @@ def print_table(folder: Path, prefixes: Sequence[Path], train: Path) -> None:
             )
         first, second = loaded
         print(f"  {first} is the better one on {np.mean(bits[first] < bits[second]):.0%} of them")
-    judge = Judge({genre: texts_of(folder / f"{genre}-held-out.jsonl") for genre in GENRES})
+    judge = Judge({genre: texts_of(folder / f"{genre}.jsonl") for genre in GENRES})
     for genre in GENRES:
-        learned = texts_of(folder / f"{genre}.jsonl")
+        # As long as the texts that are written
+        pieces = [piece[:LETTERS] for piece in texts_of(folder / f"{genre}-held-out.jsonl")]
+        right = np.mean([judge.genre(piece) == genre for piece in pieces])
         print(
-            f"{genre}: the judge is right on {np.mean([judge.genre(text) == genre for text in learned]):.0%} of {len(learned)} pieces"
+            f"{genre}: the judge is right on {right:.0%} of {len(pieces)} beginnings; {crimes(pieces):.0%} name a crime"
         )
     written: dict[str, list[str]] = {}
     for name, prefix in writers.items():
@@ -187,10 +199,17 @@ def print_table(folder: Path, prefixes: Sequence[Path], train: Path) -> None:
         genres = [judge.genre(text) for text in texts]
         shares = ", ".join(f"{genre} {genres.count(genre) / len(genres):.0%}" for genre in GENRES)
         windows = ", ".join(f"{found[name].share(length):.2%} of {length}" for length in (20, 30))
-        print(f"{name}: {len(texts)} texts, taken for {shares}; copied windows: {windows} characters")
+        print(
+            f"{name}: {len(texts)} texts, taken for {shares}; {crimes(texts):.0%} name a crime; copied windows: {windows} characters"
+        )
     for prompt in range(2):
         for name, texts in written.items():
             print(f"{name}: {PROMPTS[prompt]}{NAMES.sub('〇〇', texts[prompt])}")
+
+
+def crimes(texts: Sequence[str]) -> float:
+    """Return the share of texts that name a crime, or one who looks into it."""
+    return sum(bool(CRIME.search(text)) for text in texts) / len(texts)
 
 
 def texts_of(path: Path) -> list[str]:

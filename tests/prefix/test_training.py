@@ -189,6 +189,16 @@ def test_the_warm_start_leaves_no_gradient_and_comes_near_its_target(folder, tmp
     assert torch.equal(encoder(fitted).deployed(), cache_values(fitted.base, 5))
 
 
+def test_a_prefix_starts_from_the_tokens_of_a_text(folder, tmp_path):
+    text = "ある日、健太は公園へ行きました。"
+    run = PrefixRun(settings(folder, tmp_path, "model.method=embedding", f"model.warm_start_text={text}"))
+    run.prepare(started := run.model(), "cpu")
+    assert torch.equal(encoder(started).deployed(), cache_values(started.base, run.codec.prompt(text)[:5]))
+    short = PrefixRun(settings(folder, tmp_path, "model.length=50", f"model.warm_start_text={text}"))
+    with pytest.raises(UsageError, match=r"model.warm_start_text: \d+ tokens; allowed: at least model.length, 50"):
+        short.check()
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
