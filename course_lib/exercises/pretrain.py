@@ -389,7 +389,7 @@ CHAPTER = Chapter(
         (
             "量子計算機の研究に、政府は来年度から十億円の補助金を出す方針を固めた。",
             "大学のグラウンドで、福岡と神戸がホッケーの試合をしました。3対1で、福岡が勝利をおさめました。"
-            "福岡の千尋選手が、大事なゴールを決めました。福岡の次の試合は、来週行われます。",
+            "福岡の渡辺選手が、大事なゴールを決めました。福岡の次の試合は、来週行われます。",
         ),
         "Guessing is wrong in a way that costs the same everywhere. A trained model is sure, and pays for being sure "
         "of the wrong thing: outside its training text it can be worse than no model.",
