@@ -1,7 +1,6 @@
 """Figures for chapter 1."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ from course_lib.corpus.banding import probability
 from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, subplots
 
-# Measured by tests/bench/quality.py: a part of the texts a line, bits per character by held-out text and seed.
-QUALITY = Path(__file__).with_name("quality.csv")
 PLAIN_TEXT = tr_noop("plain text")
 # What each count of an extraction contains.
 LABELS = {
