@@ -51,6 +51,10 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
         axis.hist(before[name], bins=bins, color=GREY.plot, alpha=0.6, label=tr("before"))
         axis.hist(after[name], bins=bins, color=BLUE.plot, alpha=0.75, label=tr("after"))
         axis.set(xscale="log", xlabel=tr("characters per document (logarithmic axis)"), title=tr(name))
+        # Five ticks at equal distances, with two digits.
+        ticks = [int(float(f"{tick:.2g}")) for tick in np.geomspace(min(lengths), max(lengths), 5)]
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axis.minorticks_off()
         axis.legend(frameon=False)
     np.atleast_1d(axes)[0].set_ylabel(tr("documents"))
     return figure
