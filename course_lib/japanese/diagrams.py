@@ -140,7 +140,7 @@ def _connections(
     nodes: Mapping[Key, Word], best: Mapping[Word, tuple[int, Word | None]], paths: Sequence[Sequence[Word]],
     boxes: Mapping[Key, Box],
 ) -> list[str]:  # fmt: skip
-    """Return the SVG lines between neighboring words, then the costs of those on a cheapest path to a word or on `paths`."""
+    """Return SVG lines between neighboring words, then the costs of those on `paths` or a cheapest path to a word."""
     first, second = ({(_key(one), _key(two)) for one, two in pairwise(path)} for path in paths)
     edges = [(one, two) for two in nodes.values() for one in nodes.values() if one.end == two.start and one != two]
     edges.sort(key=lambda edge: (_key(edge[0]), _key(edge[1])) in first | second)
