@@ -568,7 +568,6 @@ def test_status_of_no_folder_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_path_with_nul_is_one_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (elsewhere / "a.txt").write_text("今日は良い天気です。\n", encoding="utf8")
-    (elsewhere / "c.yaml").write_text('filters: {quality: "a\\0b", min_quality: 0.0}\n')
-    said = refused(capsys, "corpus webtext a.txt -o b.jsonl -c c.yaml -q", 2)
+    (elsewhere / "c.yaml").write_text('held_out: "a\\0b"\n')
+    said = refused(capsys, "corpus aozora works -o b -c c.yaml -q", 2)
     assert "NUL" in said

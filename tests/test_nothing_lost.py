@@ -243,19 +243,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("b.txt").write_text("ログイン\n", encoding="utf8")
     Path("model").mkdir()
     Path("model/config.json").write_text("{}")
-    Path("c.yaml").write_text("filters:\n  quality: b.txt\n  min_quality: 0.0\n")
+    Path("c.yaml").write_text("filters:\n  min_chars: 10\n")
     Path("link.txt").symlink_to("a.txt")
     os.link("a.txt", "hard.txt")
     return tmp_path
 
 
 INPUTS = (
-    "corpus quality a.txt b.txt -o a.txt",
-    "corpus quality a.txt b.txt -o model/../b.txt",
-    "corpus quality a.txt b.txt -o hard.txt",
-    "corpus webtext a.txt -o b.txt -c c.yaml",
+    "segment b.txt -o model/../b.txt",
+    "segment a.txt -o hard.txt",
     "corpus webtext a.txt -o c.yaml -c c.yaml",
-    "corpus webtext a.txt -o b.txt --set filters.quality=b.txt --set filters.min_quality=0",
     "evaluate model --data a.txt -o link.txt",
     "evaluate model --data b.txt --trigram a.txt -o a.txt",
     "evaluate model --data b.txt --training a.txt -o a.txt",
@@ -300,14 +297,6 @@ def test_the_report_next_to_a_product_replaces_no_input(
         assert ".report.json" in capsys.readouterr().err and everything(folder) == before
 
 
-def test_the_quality_classifier_is_not_replaced_by_a_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("o.report.json").write_bytes(b"a classifier")
-    words = "corpus webtext a.txt -o o --set filters.quality=o.report.json --set filters.min_quality=0"
-    assert cli._main(words.split()) == 2
-    assert "-o o.report.json: is the input" in capsys.readouterr().err
-    assert Path("o.report.json").read_bytes() == b"a classifier" and not Path("o").exists()
-
-
 def test_a_result_may_be_a_new_file_in_the_models_folder(tmp_path: Path) -> None:
     from course_lib.command_line import evaluate
 
@@ -323,9 +312,6 @@ def test_a_result_may_be_a_new_file_in_the_models_folder(tmp_path: Path) -> None
 
 
 def test_neighbours_of_inputs_are_written(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert (
-        cli._main(["corpus", "quality", "a.txt", "b.txt", "-o", "a.npz"]) == 1
-    )  # one unwanted document: cannot be scored
     assert cli._main(["segment", "a.txt", "-o", "a.seg"]) == 0
     assert cli._main(["segment", "a.txt", "-o", "-"]) == 0
     assert cli._main(["segment", "a.txt", "-o", "a.seg"]) == 0
@@ -333,14 +319,12 @@ def test_neighbours_of_inputs_are_written(folder: Path, capfd: pytest.CaptureFix
 
 
 def test_a_command_that_fails_leaves_the_earlier_product(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("q.npz").write_bytes(b"earlier")
-    assert cli._main(["corpus", "quality", "a.txt", "b.txt", "-o", "q.npz"]) == 1  # a single unwanted document
-    assert Path("q.npz").read_bytes() == b"earlier"
+    Path("q.txt").write_bytes(b"earlier")
     for text in (" \n\n", "{}"):
         Path("blank.txt" if text != "{}" else "blank.jsonl").write_text(text)
-    for words in ("segment blank.txt -o q.npz", "corpus webtext blank.txt -o q.npz", "segment blank.jsonl -o q.npz"):
+    for words in ("segment blank.txt -o q.txt", "corpus webtext blank.txt -o q.txt", "segment blank.jsonl -o q.txt"):
         assert cli._main(words.split()) == 1
-    assert Path("q.npz").read_bytes() == b"earlier"
+    assert Path("q.txt").read_bytes() == b"earlier"
     assert "blank.txt: no text in it, only white space" in capsys.readouterr().err
 
 

@@ -84,7 +84,6 @@ PARTS: dict[str, dict[str, Command]] = {
         "corpus wikipedia": Command(lambda: corpus.wikipedia, "Extract the articles of a dump"),
         "corpus webtext": Command(lambda: corpus.webtext, "Filter web text and remove duplicates"),
         "corpus aozora": Command(lambda: corpus.aozora, "Turn the works of Aozora Bunko into plain texts"),
-        "corpus quality": Command(lambda: corpus.quality, "Train a classifier that scores documents"),
     },
     tr_noop("A small world"): {
         "world write": Command(lambda: world.write, "Write documents whose facts and probability are known"),

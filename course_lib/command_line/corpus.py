@@ -84,8 +84,7 @@ def webtext(
     """Filter web text and remove duplicates."""
     from course_lib.corpus.webtext import clean_webtext
 
-    quality = settings.filters.quality
-    _require_report([*sources, *([Path(quality)] if quality else [])], target)
+    _require_report(sources, target)
     return _reported(clean_webtext(sources, target, settings, workers), target)
 
 
@@ -114,37 +113,6 @@ def aozora(
 
     report = extract_aozora(source, target, replace(settings, held_out=held_out or settings.held_out), workers)
     return Shown(report, f"{report.summary()} → {target}")
-
-
-def quality(
-    wanted: Annotated[
-        Path,
-        Argument(
-            metavar="WANTED",
-            help="documents to prefer: .jsonl, or .txt with an empty line between documents",
-            parser=path,
-        ),
-    ],
-    unwanted: Annotated[
-        Path, Argument(metavar="UNWANTED", help="documents to avoid, in the same formats", parser=path)
-    ],
-    target: Output,
-) -> object:
-    """Train a classifier that scores documents.
-
-    The shown scores, from which to choose `filters.min_quality`, are by classifiers that have not seen the document.
-    """
-    from course_lib.corpus.quality import cross_fitted, save_quality, train_quality
-    from course_lib.documents import read_texts
-
-    texts, others = list(read_texts(wanted)), list(read_texts(unwanted))
-    quality, ordered = train_quality(texts, others), sorted(cross_fitted(texts, others))
-    shown = {
-        f"{n} % of these score less than": round(ordered[len(ordered) * n // 100], 2) for n in (10, 25, 50, 75, 90)
-    }
-    # Only now can nothing fail any more: a command that fails leaves the earlier product.
-    save_quality(quality, target)
-    return {"wanted": len(texts), "unwanted": len(others), **shown}
 
 
 def _require_report(sources: Sequence[Path], target: Path) -> None:

@@ -3,7 +3,7 @@
 Three ways, each from its first module to its last:
 
 * Wikipedia: download → dump → wikipedia → wikitext (with templates, superscripts, literals and the .tsv tables)
-* web text: webfile → webtext → mask, filters, quality → dedup → repeats
+* web text: webfile → webtext → mask, filters → dedup → repeats
 * Aozora Bunko: aozora → aozora_work → aozora_notation
 
 config has the settings and report the counts of all three; products builds what a profile needs of the first two.

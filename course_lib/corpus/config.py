@@ -65,15 +65,7 @@ class FilterConfig:
     max_digits: float = setting(0.25, "maximum share of digits", ge=0, le=1)
     max_links: float = setting(0.15, "maximum share of characters in web addresses", ge=0, le=1)
     max_repetition: float = setting(0.1, f"maximum share of repeated runs of {REPEATED} characters", ge=0, le=1)
-    quality: Path | None = setting(None, "classifier from `course corpus quality`; unset: no learned score")
-    min_quality: float | None = setting(None, "minimum learned score [log odds]; set together with `quality`")
     mask_personal: bool = setting(False, "whether phone numbers, mail addresses and postal codes are masked")
-
-    @model_validator(mode="after")
-    def _score_and_limit(self) -> "FilterConfig":
-        if (self.quality is None) != (self.min_quality is None):
-            raise ValueError("quality and min_quality need each other; `course corpus quality` prints scores")
-        return self
 
 
 @dataclass(frozen=True, config=STRICT)

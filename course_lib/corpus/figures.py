@@ -1,7 +1,6 @@
 """Figures for chapter 1."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ from course_lib.corpus.banding import probability
 from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, subplots
 
-# Measured by tests/bench/quality.py: a part of the texts a line, bits per character by held-out text and seed.
-QUALITY = Path(__file__).with_name("quality.csv")
 PLAIN_TEXT = tr_noop("plain text")
 # What each count of an extraction contains.
 LABELS = {
@@ -54,6 +51,10 @@ def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str
         axis.hist(before[name], bins=bins, color=GREY.plot, alpha=0.6, label=tr("before"))
         axis.hist(after[name], bins=bins, color=BLUE.plot, alpha=0.75, label=tr("after"))
         axis.set(xscale="log", xlabel=tr("characters per document (logarithmic axis)"), title=tr(name))
+        # Five ticks at equal distances, with two digits.
+        ticks = [int(float(f"{tick:.2g}")) for tick in np.geomspace(min(lengths), max(lengths), 5)]
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axis.minorticks_off()
         axis.legend(frameon=False)
     np.atleast_1d(axes)[0].set_ylabel(tr("documents"))
     return figure

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from course_lib.corpus.config import REPEATED, FilterConfig
 from course_lib.corpus.dedup import code_points, gram_hashes
-from course_lib.corpus.quality import load_quality
 
 URL = re.compile(r"(?:https?://|www\.)[\w!-;=?-~]+", re.A)
 # A sentence end anywhere in the line, or the end of an informal line: a quotation mark, laughter, a particle, an emoji.
@@ -177,10 +176,6 @@ def first_failure(text: str, settings: FilterConfig) -> tuple[str, float] | None
         value = each.measure(document)
         if each.removes(value, settings):
             return each.name, value
-    if settings.quality and settings.min_quality is not None:
-        value = load_quality(settings.quality).score(text)
-        if value < settings.min_quality:
-            return "quality", value
     return None
 
 

@@ -259,8 +259,6 @@ def _clean_lines(raw: bytes) -> tuple[list[str], int]:
 def limits(settings: WebtextConfig) -> dict[str, str]:
     """Return the possible reasons for removing a document, each with its threshold as text, for the report."""
     found = {each.name: each.limit(settings.filters) for each in FILTERS}
-    if settings.filters.quality:
-        found["quality"] = f"< {settings.filters.min_quality}"
     found["duplicate"] = tr_noop("same text")
     if settings.dedup.near_duplicates:
         found["near_duplicate"] = f">= {settings.dedup.similarity}"

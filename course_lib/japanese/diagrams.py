@@ -49,7 +49,8 @@ def lattice(sentence: str, other: Sequence[str] = ()) -> Drawing:
     """Draw a sentence's candidate words with the costs of their connections, the cheapest path and another path.
 
     A tile spans the characters of its word and shows the part of speech, the word's cost, and the cost of the cheapest
-    path to its end. A dark line leads to a word from the word before it on that path. Of several entries with the same
+    path to its end. A dark line, with the cost of its connection, leads to a word from the word before it on that path;
+    the other connections are light lines without a cost. Of several entries with the same
     text, position and part of speech, the cheapest one is drawn.
     Source: Kudo, Yamamoto and Matsumoto 2004 (https://aclanthology.org/W04-3230/).
 
@@ -139,7 +140,7 @@ def _connections(
     nodes: Mapping[Key, Word], best: Mapping[Word, tuple[int, Word | None]], paths: Sequence[Sequence[Word]],
     boxes: Mapping[Key, Box],
 ) -> list[str]:  # fmt: skip
-    """Return the SVG lines between neighboring words, then their costs; those of the two paths are above the others."""
+    """Return SVG lines between neighboring words, then the costs of those on `paths` or a cheapest path to a word."""
     first, second = ({(_key(one), _key(two)) for one, two in pairwise(path)} for path in paths)
     edges = [(one, two) for two in nodes.values() for one in nodes.values() if one.end == two.start and one != two]
     edges.sort(key=lambda edge: (_key(edge[0]), _key(edge[1])) in first | second)
@@ -153,12 +154,14 @@ def _connections(
         start, end = boxes[pair[0]], boxes[pair[1]]
         track = f"M{start.right},{start.middle} L{end.left},{end.middle}"
         lines.append(f'<path d="{track}" stroke="{color}" stroke-width="{width}" />')
-        x = start.right * (1 - AT) + end.left * AT
-        y = start.middle * (1 - AT) + end.middle * AT
-        cost = _number(connection(one, two))
-        shown = _text(x, y, cost, SMALL, color if is_on_path else MUTED, bold=is_on_path)
-        # A wide white outline keeps the number apart from the lines.
-        costs.append(f'<g stroke="{CARD}" stroke-width="5" paint-order="stroke">{shown}</g>')
+        # The costs of all lines would stand on each other.
+        if is_on_path or is_cheapest:
+            x = start.right * (1 - AT) + end.left * AT
+            y = start.middle * (1 - AT) + end.middle * AT
+            cost = _number(connection(one, two))
+            shown = _text(x, y, cost, SMALL, color if is_on_path else MUTED, bold=is_on_path)
+            # A wide white outline keeps the number apart from the lines.
+            costs.append(f'<g stroke="{CARD}" stroke-width="5" paint-order="stroke">{shown}</g>')
     return lines + costs
 
 

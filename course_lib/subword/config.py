@@ -39,9 +39,8 @@ class UnigramConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class ExperimentsConfig:
-    """Settings for the experiments of chapter 3's notebook, which train tokenizers and small models on a sample."""
+    """Settings for the experiments of chapter 3's notebook, which train small models on a sample."""
 
-    sizes: tuple[int, ...] = setting((4000, 6000, 9000, 13000), "vocabulary sizes that are compared [entries]")
     entries: int = setting(6000, "largest vocabulary of a tokenizer that small models judge [entries]", ge=3)
     passes: float = setting(0.25, "how often a small model reads the sample", gt=0)
     seeds: int = setting(3, "small models trained with each tokenizer", ge=1)

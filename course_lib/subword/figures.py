@@ -27,19 +27,6 @@ def comparison(rows: Sequence[Measures]) -> Any:
     return figure
 
 
-def vocabulary_sizes(measured: Mapping[str, Mapping[int, float]]) -> Any:
-    """Plot {algorithm: {vocabulary size: characters per token}} with one line per algorithm."""
-    figure, axis = subplots()
-    for (name, points), colour in zip(measured.items(), PLOT_COLORS, strict=False):
-        axis.plot(list(points), list(points.values()), marker="o", label=tr(name), color=colour)
-    axis.set(xscale="log", xlabel=tr("vocabulary [entries]"), ylabel=tr("characters per token"))
-    sizes = sorted({size for points in measured.values() for size in points})
-    axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axis.minorticks_off()
-    axis.legend(frameon=False)
-    return figure
-
-
 def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
     """Draw each vocabulary as a bar, divided by the length of its entries; ▁ counts only where it stands alone."""
     from matplotlib.colors import to_rgb

@@ -1,21 +1,15 @@
-"""Tokenizers trained on given texts, and the effect of the vocabulary size on held-out text."""
+"""Tokenizers trained on given texts: what a notebook or an exercise trains in seconds."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import orjson
 from tokenizers import models
 
-from course_lib.errors import CourseError
-from course_lib.japanese import normalize, split_sentences
 from course_lib.japanese.pipeline import segment_file
-from course_lib.language.words import tr, tr_noop
-from course_lib.notebooks.progress import progress
 from course_lib.subword import folder
 from course_lib.subword.bpe import train_bpe
-from course_lib.subword.compare import compare
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.unigram import train_unigram
 
@@ -44,26 +38,6 @@ def at_most(codecs: Mapping[str, folder.Codec], entries: int, texts: Sequence[st
             codec = train_on(texts, _settings(unigram, entries), codec.preparation.segmented)
         found[name] = codec
     return found
-
-
-def characters_per_token(texts: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
-    """Return {algorithm: {size that the texts support: characters per token on the last tenth of the texts}}."""
-    at = len(texts) * 9 // 10
-    held_out = [sentence for text in texts[at:] for sentence in split_sentences(normalize(text))]
-    algorithms = {tr_noop("BPE, segmented"): True, tr_noop("BPE, raw"): False, tr_noop("Unigram, raw"): False}
-    measured: dict[str, dict[int, float]] = {}
-    with progress(len(algorithms) * len(sizes), "tokenizer", "training") as bar:
-        for (label, segmented), size in product(algorithms.items(), sizes):
-            bar.set_postfix_str(tr("{tokenizer}, {size} entries", tokenizer=tr(label), size=size))
-            bar.update()
-            try:
-                codec = train_on(texts[:at], _settings(label.startswith("Unigram"), size), segmented)
-            except CourseError as error:
-                if not str(error).startswith("vocab_size:"):
-                    raise
-                continue
-            measured.setdefault(label, {})[size] = compare({label: codec}, held_out)[0].characters_per_token
-    return measured
 
 
 def _settings(unigram: bool, size: int) -> BpeConfig | UnigramConfig:

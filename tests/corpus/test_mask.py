@@ -3,8 +3,13 @@
 The first part and the mask have the same author; SECOND was written by a reader who had not seen the mask.
 """
 
+from pathlib import Path
+
+import orjson
 import pytest
+from course_lib.corpus.config import FilterConfig, WebtextConfig
 from course_lib.corpus.mask import mask_personal
+from course_lib.corpus.webtext import clean_webtext
 
 # Kind → lines with exactly one such item.
 HELD = {
@@ -107,3 +112,13 @@ def test_only_the_item_is_replaced() -> None:
     assert text == "〒<郵便番号> 東京都。連絡先は<メールアドレス>、電話<電話番号>（平日）"
     assert counts == {"phone": 1, "mail": 1, "postal code": 1}
     assert mask_personal("電話：0451234567")[0] == "電話：<電話番号>"
+
+
+def test_webtext_masks_if_it_is_told_to(tmp_path: Path) -> None:
+    text = "京都は日本の都市である。人口は百万人である。電話は03-1234-5678である。"
+    (tmp_path / "web.txt").write_text(f"{text}\n", encoding="utf8")
+    settings = WebtextConfig(filters=FilterConfig(min_chars=10, mask_personal=True))
+    report = clean_webtext(tmp_path / "web.txt", tmp_path / "out.jsonl", settings)
+    assert report.counts["phone numbers masked"] == 1
+    (left,) = map(orjson.loads, (tmp_path / "out.jsonl").read_bytes().splitlines())
+    assert left["text"] == text.replace("03-1234-5678", "<電話番号>")

@@ -1,7 +1,7 @@
 from course_lib.subword.compare import _crossing, compare, entries, overlap, speeds, table
 from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.folder import Codec, Preparation, lossless_decoder
-from course_lib.subword.sweep import at_most, characters_per_token, train_on
+from course_lib.subword.sweep import at_most, train_on
 from course_lib.subword.unseen import unseen_texts
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -37,11 +37,6 @@ def test_overlap_of_longer_entries() -> None:
     assert overlap(first, second) == 4 / 6
     assert overlap(first, second, shortest=2) == 1 / 3
     assert sorted(entries(second)) == ["a", "ab", "ab", "b", "bc", "c"]
-
-
-def test_sizes_that_the_text_does_not_support_are_left_out() -> None:
-    measured = characters_per_token(unseen_texts(), sizes=(3000, 500_000))
-    assert [list(points) for points in measured.values()] == [[3000]] * 3
 
 
 def test_only_larger_vocabularies_are_trained_again_and_in_the_same_way() -> None:
