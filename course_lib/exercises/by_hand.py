@@ -400,7 +400,7 @@ def _check_log_probability(log_probability: Any) -> str | None:
 
 # The loss depends on the profile's vocabulary and text, so it is compared with that of another rate. On real text the
 # losses lie closer together than on the small world.
-GAIN, GAIN_ON_REAL_TEXT, STEPS, USUAL = 0.9, 0.08, 60, 3e-3
+GAIN, GAIN_ON_REAL_TEXT, STEPS, USUAL = 0.6, 0.08, 60, 3e-3
 
 
 @cache
