@@ -106,7 +106,7 @@ def test_the_cells_of_a_schedule_run_in_its_order(name: str) -> None:
             continue
         order = list(parts[stem])
         before = order[: order.index(what)] if "run above" in do else []
-        first = re.findall(r"the cells? of (exercise|section) (\d[ab]?\.\d+)", do)
+        first = re.findall(r"the cells? of (exercise|section) (\d[ab]?\+?\.\d+)", do)
         wanted = tuple(f"Exercise {number} " if kind == "exercise" else f"{number} " for kind, number in first)
         before += [part for part in order if wanted and f"{part} ".startswith(wanted)]
         for code in [code for part in [*before, what] for code in parts[stem][part]]:

@@ -1,9 +1,8 @@
-"""Exercises for the first half of chapter 4: the parts of GPT-2, its training, its decoding, and two experiments.
+"""Exercises of notebook 4a: the parts of GPT-2, its training, its decoding, a judge of sentences, and two experiments.
 
 The checks compare with PyTorch and transformers. An answer that equals a usual mistake gets that mistake's advice.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -15,8 +14,8 @@ from torch.nn import functional
 from course_lib.corpus.products import has_world
 from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
 from course_lib.exercises.answers import compare, judge_tensors, known_mistake
-from course_lib.exercises.tiles import check_tiled
 from course_lib.language.words import tr, tr_noop
+from course_lib.pretrain import by_hand as course
 
 HEADS, HIDDEN, VOCABULARY = 3, 12, 11
 
@@ -149,7 +148,7 @@ def _check_block(block: Any) -> str | None:
         (middle + mlp(middle), tr_noop("ln_2 stands before the MLP")),
         (two(behind + mlp(behind)), tr_noop("in GPT-2, the norms stand before attention and MLP, not behind the sum")),
     )
-    made = _loaded(block(HIDDEN, HEADS, 4 * HIDDEN), peer)
+    made = _loaded(block(HIDDEN, HEADS, 4 * HIDDEN, course.Attention), peer)
     return judge_tensors(made, [((x,), _output(peer, x))], mistakes, "GPT2Block")
 
 
@@ -165,7 +164,7 @@ def _check_model(model: Any) -> str | None:
     library = _library()
     peer = library.transformer
     ids = torch.tensor([[1, 4, 2, 0], [3, 3, 10, 5]])
-    made = _loaded(model(VOCABULARY, 9, HIDDEN, 2, HEADS), peer)
+    made = _loaded(model(VOCABULARY, 9, HIDDEN, 2, HEADS, course.Attention), peer)
 
     def embedded(ids: Tensor, start: int = 0) -> Tensor:
         x: Tensor = peer.wte(ids) + peer.wpe(torch.arange(start, start + 4))
@@ -290,19 +289,14 @@ def _learned(
     from math import cos, inf, pi
 
     toy, losses = _toy(), []
-    groups = [{"params": [w for w in toy.parameters() if (w.dim() > 1) == matrix], "weight_decay": 0.1 * matrix}
-              for matrix in (True, False)]  # fmt: skip
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95))
+    optimizer = course.AdamW(toy.parameters())
     for t, batch in enumerate(batches, 1):
         inputs, targets = batch[:, : -shift or None], batch[:, shift:]
         loss = functional.cross_entropy(toy(inputs).flatten(0, 1), targets.flatten())
-        optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(toy.parameters(), clip or inf)
         late = (1 + cos(pi * (t - warm_up) / (len(batches) - warm_up))) / 2 if falls else 1.0
-        for group in optimizer.param_groups:
-            group["lr"] = rate * (late if t > warm_up else t / warm_up if rises else 1.0)
-        optimizer.step()
+        optimizer.step(rate * (late if t > warm_up else t / warm_up if rises else 1.0))
         losses.append(loss.item())
     return losses
 
@@ -310,11 +304,14 @@ def _learned(
 # Exercise 4a.7: learn
 def _check_learn(learn: Any) -> str | None:
     batches = torch.randint(7, (40, 2, 6), generator=torch.Generator().manual_seed(0))
-    if (got := sum(1 for _ in learn(_toy(), batches, 0.02))) != len(batches):
-        return tr("expected {wanted} losses, one a batch, got {got}: yield each.", wanted=len(batches), got=got)
 
     def losses(settings: dict[str, Any]) -> Tensor:
-        return torch.tensor([float(loss) for loss in learn(_toy(), batches, 0.02, **settings)])
+        toy = _toy()
+        optimizer = course.AdamW(toy.parameters())
+        return torch.tensor([float(loss) for loss in learn(toy, optimizer, batches, 0.02, **settings)])
+
+    if (got := len(losses({}))) != len(batches):
+        return tr("expected {wanted} losses, one a batch, got {got}: yield each.", wanted=len(batches), got=got)
 
     def trained(settings: dict[str, Any]) -> Tensor:
         return torch.tensor(_learned(batches, **settings))
@@ -323,7 +320,10 @@ def _check_learn(learn: Any) -> str | None:
         ({"shift": 0}, tr_noop("the model read its own targets: inputs are batch[:, :-1], targets batch[:, 1:]")),
         ({"rises": False}, tr_noop("the rate rises for `warm_up` steps: rate · t / warm_up")),
         ({"falls": False}, tr_noop("after the warm-up the rate falls along half a cosine to 0")),
-        ({"rate": 0.0}, tr_noop("the weights do not change: call optimizer.step(rate) for each batch")),
+        (
+            {"rate": 0.0},
+            tr_noop("the weights do not change: loss.backward(), then optimizer.step(rate), for each batch"),
+        ),
         ({"warm_up": 20}, tr_noop("the warm-up takes `warm_up` steps, not always 20")),
         ({"clip": None}, tr_noop("with `clip`, shorten longer gradients: nn.utils.clip_grad_norm_")),
     )
@@ -366,47 +366,41 @@ def _check_top_p(top_p: Any) -> str | None:
     return judge_tensors(top_p, [((chances, 0.7), right), ((chances, 0.8), right)], mistakes, "TopPLogitsWarper")
 
 
-# Exercise 4a.10: rope
-def _check_rope(rope: Any) -> str | None:
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+# Exercise 4a.10: log_probability
+def _check_log_probability(log_probability: Any) -> str | None:
+    def picked(model: Any, ids: Tensor, shift: int = 1) -> Tensor:
+        logp: Tensor = model(ids).log_softmax(-1)[:, : -shift or None]
+        return logp.gather(-1, ids[:, shift:, None])[..., 0]
 
-    peer = LlamaRotaryEmbedding(LlamaConfig(hidden_size=8, num_attention_heads=1))
+    def raw(model: Any, ids: Tensor) -> Tensor:
+        logits: Tensor = model(ids[:, :-1])
+        return logits.gather(-1, ids[:, 1:, None]).sum((1, 2))
 
-    def right(x: Tensor, start: int = 0) -> Tensor:
-        turned, _ = apply_rotary_pos_emb(x, x, *peer(x, torch.arange(start, start + 5)[None]))
-        return torch.as_tensor(turned)
-
-    def angles(start: int, size: int = 8) -> Tensor:
-        return torch.arange(start, start + 5)[:, None] * 10000.0 ** (-torch.arange(0, 8, 2) / size)
-
-    def turned(pairs: Sequence[Tensor], angles: Tensor) -> Tensor:
-        u, v = pairs
-        return torch.cat([u * angles.cos() - v * angles.sin(), v * angles.cos() + u * angles.sin()], -1)
-
-    def neighbors(x: Tensor, start: int = 0) -> Tensor:
-        return turned((x[..., ::2], x[..., 1::2]), angles(start))
+    def right(model: Any, ids: Tensor) -> Tensor:
+        logits = model(ids)[:, :-1]
+        return -functional.cross_entropy(logits.mT, ids[:, 1:], reduction="none").sum(-1)
 
     mistakes = (
-        (lambda x, start=0: turned(x.chunk(2, -1), angles(0)), tr_noop("the first row has the position `start`")),
-        (lambda x, start=0: turned(x.chunk(2, -1), -angles(start)),
-         tr_noop("the sign: (u, v) becomes (u cos a − v sin a, v cos a + u sin a)")),
-        (lambda x, start=0: turned(x.chunk(2, -1), angles(start, 16)),
-         tr_noop("the exponent is −i / (number of points): half the size")),
-        (neighbors, tr_noop("point i is made of numbers i and i + size / 2, not of two neighbors")),
-        (lambda x, start=0: torch.stack(neighbors(x, start).chunk(2, -1), -1).flatten(-2),
-         tr_noop("point i is made of numbers i and i + size / 2, and its numbers stay in these places")),
+        (lambda model, ids: picked(model, ids).mean(-1),
+         tr_noop("the sum over the tokens, not the mean: a sentence is as probable as all its tokens together")),
+        (lambda model, ids: -picked(model, ids).sum(-1),
+         tr_noop("the sign: a log-probability is not positive, and the better sentence has the higher one")),
+        (lambda model, ids: picked(model, ids).sum(), tr_noop("one number for each row, not one for all")),
+        (lambda model, ids: picked(model, ids), tr_noop("one number for each row: the sum over its tokens")),
+        (lambda model, ids: picked(model, ids, 0).sum(-1),
+         tr_noop("the logits at a position are for the next token: ids[:, :-1] are read, ids[:, 1:] are scored")),
+        (raw, tr_noop("logits are not yet log-probabilities: log_softmax first")),
+        (lambda model, ids: picked(model, ids).exp().prod(-1), tr_noop("the sum of the logarithms, not the product")),
+        (lambda model, ids: picked(model, ids).exp().sum(-1), tr_noop("the logarithm is missing: log_softmax")),
     )  # fmt: skip
-    x = _numbers(2, 1, 5, 8)
-    cases = [((x,), right), ((x, 3), right)]
-    return judge_tensors(
-        lambda x, start=0: rope(x, start=start) if start else rope(x), cases, mistakes, tr_noop("transformers' Llama")
-    )
+    toy = _toy()
+    calls = [((toy, torch.tensor(rows)), right) for rows in ([[2, 4, 1, 0, 6], [2, 3, 3, 5, 1]], [[2, 6]])]
+    return judge_tensors(log_probability, calls, mistakes, "cross_entropy")
 
 
 # The loss depends on the profile's vocabulary and text, so it is compared with that of another rate. On real text the
 # losses lie closer together than on the small world.
-GAIN, GAIN_ON_REAL_TEXT, STEPS, USUAL = 0.9, 0.08, 60, 3e-3
+GAIN, GAIN_ON_REAL_TEXT, STEPS, USUAL = 0.6, 0.08, 60, 3e-3
 
 
 @cache
@@ -433,11 +427,11 @@ def _check_rate(answer: Any) -> str | None:
 # Nats per byte on the articles that the check holds out.
 GOAL = 2.2
 BYTE_MODEL = """def byte_model(data):
-    model = GPT2(256, 256, hidden=64, layers=2, heads=4)
+    model = GPT2(256, 256, hidden=64, layers=2, heads=4, attention=Attention)
     for weight in model.parameters():
         if weight.dim() > 1:
             nn.init.normal_(weight, std=0.09)
-    for _ in learn(model, draw(data, 400), rate=6e-3):
+    for _ in learn(model, AdamW(model.parameters()), draw(data, 400), rate=6e-3):
         pass
     return model"""
 
@@ -552,7 +546,7 @@ CHAPTER = Chapter(
         SEE_FOLDED_CELL,
     ),
     Exercise(
-        "write learn(model, batches, rate, warm_up, clip): for each batch loss, backward and update",
+        "write learn(model, optimizer, batches, rate, warm_up, clip): for each batch loss, backward and update",
         _check_learn,
         (
             "enumerate(batches, 1) counts t from 1. The model reads batch[:, :-1]; the targets are batch[:, 1:].",
@@ -585,13 +579,13 @@ CHAPTER = Chapter(
         SEE_FOLDED_CELL,
     ),
     Exercise(
-        "write rope(x, theta=10000.0, start=0): each point of queries or keys, turned by its position and its speed",
-        _check_rope,
+        "write log_probability(model, ids): for each row, the sum of the log-probabilities of all tokens but the first",
+        _check_log_probability,
         (
-            "speeds = theta ** (-torch.arange(0, size, 2) / size); the angles are [seq, size / 2].",
-            "x.chunk(2, dim=-1) gives u and v of all points; torch.cat puts the turned halves side by side.",
+            "As in exercise 5: log_softmax(-1), then gather(-1, targets[..., None]); then a sum in place of the mean.",
+            "The model reads ids[:, :-1]; the targets are ids[:, 1:]. gather leaves a last axis of length 1.",
         ),
-        from_notebook("04_gpt2_by_hand", "rope_ours"),
+        from_notebook("04_gpt2_by_hand", "log_probability_ours"),
         SEE_FOLDED_CELL,
     ),
     Exercise(
@@ -609,25 +603,13 @@ CHAPTER = Chapter(
         f"write byte_model(data): a GPT-2 trained on bytes, with at most {GOAL} nats per byte on new articles",
         _check_bytes,
         (
-            "As in 4a.7, with 256 for V: GPT2(256, 256, hidden=64, layers=2, heads=4), start weights as in `fresh`, "
-            "then draw and learn.",
+            "As in 4a.7, with 256 for V: GPT2(256, 256, hidden=64, layers=2, heads=4, attention=Attention), start "
+            "weights as in `fresh`, then draw and learn.",
             "400 steps at a rate of 6e-3 are enough.",
         ),
         Code(BYTE_MODEL),
         "Nothing in the classes depends on the tokens. Two of the three bytes of a kana are nearly certain; the third "
         "and the bytes of kanji are not.",
-    ),
-    Exercise(
-        "write tiled(q, k, v, tile): attention that never holds more than one tile of scores",
-        check_tiled,
-        (
-            "A loop over k[..., first : first + tile, :], and the same of v. Keep three things for each query: the "
-            "largest score, the sum of e^(score − largest), and the sum of the values with these weights.",
-            "With the new largest score, multiply both sums by e^(old − new) before you add the tile's.",
-            "The mask of a tile: its keys' positions are greater than torch.arange(seq)[:, None].",
-        ),
-        from_notebook("04_gpt2_by_hand", "tiled_ours"),
-        SEE_FOLDED_CELL,
     ),
 )
 check, choose, hint, solution = CHAPTER.check, CHAPTER.choose, CHAPTER.hint, CHAPTER.solution

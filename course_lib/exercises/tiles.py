@@ -30,7 +30,7 @@ def largest_tensor(function: Callable[..., Any], *arguments: Any) -> int:
     return int(seen.numbers)
 
 
-# Exercise 4a.13: tiled
+# Exercise 4a+.3: tiled
 def check_tiled(tiled: Any) -> str | None:
     """Compare with attention as a whole, for lengths that a tile divides or not, and watch the sizes."""
     for seq, size, tile, scale in ((5, 4, 2, 1.0), (6, 4, 3, 1.0), (7, 4, 16, 1.0), (9, 8, 4, 60.0), (64, 8, 8, 1.0)):

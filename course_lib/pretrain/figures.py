@@ -1,4 +1,4 @@
-"""Figures for chapter 4: losses, the ladder of baselines, scaling, memory and ZeRO shards."""
+"""Figures for chapter 4: losses, attention, decoding, parts of Llama, the ladder, scaling, memory and ZeRO shards."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -41,11 +41,11 @@ def loss_curve(
                           xytext=(0, 2 if side == "bottom" else -2), textcoords="offset points", color=GREY.plot,
                           ha=end, va=side)  # fmt: skip
     axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
+    # On a linear axis, the fall of the first steps hides all that follows, and how near the end is to the source.
+    axis.set_yscale("log")
+    axis.set_yticks(LOSSES, [f"{loss:g}" for loss in LOSSES])
+    axis.minorticks_off()
     if source:
-        # The end of the curves is so near to the source that only a logarithmic axis shows the distance.
-        axis.set_yscale("log")
-        axis.set_yticks(LOSSES, [f"{loss:g}" for loss in LOSSES])
-        axis.minorticks_off()
         axis.set_ylim(bottom=0.8 * source)
     return figure
 
@@ -165,17 +165,46 @@ def _frame(row: int, columns: int) -> Any:
     return Rectangle((-0.5, row - 0.5), columns, 1, fill=False, edgecolor=RED.plot, linewidth=1)
 
 
-def facts_and_variety(points: Mapping[float, tuple[float, float]], source: tuple[float, float] | None = None) -> Any:
-    """Plot texts without contradiction and different sentences [%] over the temperature, with lines for the source."""
-    figure, axis = subplots(height=4.2)
-    names = (tr("texts without contradiction"), tr("different sentences"))
-    for number, (name, colour, marker) in enumerate(zip(names, PLOT_COLORS, "os", strict=False)):
-        axis.plot(
-            list(points), [100 * pair[number] for pair in points.values()], color=colour, marker=marker, label=name
-        )
-        if source:
-            label = tr("the same, of the world's own texts")
-            axis.axhline(100 * source[number], color=colour, linestyle="--", linewidth=1, label=label)
-    axis.set(xlabel=tr("temperature"), ylabel=tr("share [%]"), ylim=(0, 104))
-    figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=2)
+def repetition_and_surprise(
+    points: Mapping[tuple[float, float], tuple[float, float]], authors: tuple[float, float]
+) -> Any:
+    """Plot repetition [%] and surprise [bits per token] over the temperature: a line for each top-p, one for authors.
+
+    `points` has both, as shares and bits, by temperature and top-p.
+    """
+    figure, axes = subplots(2, height=3.6)
+    labels = tr("repeated windows of four tokens [%]"), tr("surprise [bits per token]")
+    for number, (axis, label, factor) in enumerate(zip(axes, labels, (100, 1), strict=True)):
+        for p, colour, marker in zip(sorted({p for _, p in points}, reverse=True), PLOT_COLORS, "os^v", strict=False):
+            known = {t: factor * pair[number] for (t, each), pair in points.items() if each == p}
+            name = tr("top-p {p:g}", p=p) if p < 1 else tr("all entries")
+            axis.plot(list(known), list(known.values()), color=colour, marker=marker, label=name)
+        axis.axhline(factor * authors[number], color=GREY.plot, linestyle="--", linewidth=1, label=tr("other authors"))
+        axis.set(xlabel=tr("temperature"), title=label)
+        axis.set_ylim(bottom=0)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, frameon=False, fontsize=9, loc="outside lower center", ncols=len(names))
+    return figure
+
+
+def rotations(speeds: Sequence[float], positions: int = 100) -> Any:
+    """Plot the cosine of the angle of each point of a rotary embedding by position; speeds [radians per token]."""
+    figure, axis = subplots(height=3.0)
+    steps = np.arange(0, positions, 0.1)
+    for speed, colour in zip(speeds, PLOT_COLORS, strict=False):
+        axis.plot(steps, np.cos(speed * steps), color=colour, label=tr("{speed:.3f} radians a token", speed=speed))
+    axis.set(xlabel=tr("position"), ylabel=tr("cosine of the angle"))
+    figure.legend(frameon=False, fontsize=9, loc="outside right center")
+    return figure
+
+
+def kinds(losses: Mapping[str, Sequence[float]]) -> Any:
+    """Plot the losses of each kind of model [nats per token]: a dot for each seed, a line at their mean."""
+    figure, axis = subplots(height=0.9 + 0.32 * len(losses))
+    for row, known in enumerate(losses.values()):
+        axis.plot(known, [row] * len(known), "o", color=BLUE.plot, markersize=6, alpha=0.7)
+        axis.plot(np.mean(known), row, "|", color=ORANGE.plot, markersize=16, markeredgewidth=2)
+    axis.set_yticks(range(len(losses)), [tr(name) for name in losses])
+    axis.set(xlabel=tr("loss [nats per token]"), ylim=(len(losses) - 0.5, -0.5))
+    axis.grid(axis="y", visible=False)
     return figure

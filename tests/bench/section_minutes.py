@@ -42,7 +42,7 @@ SECONDS = Path(__file__).with_suffix(".json")
 NOTEBOOKS = {path.stem: (path, c.notebooks[path.stem]) for c in CHAPTERS for path in c.paths}
 
 HEADING = re.compile(r"^(#{2,3}) (.+?)(?: \((core|optional)\))?$", re.M)
-NUMBER = re.compile(r"(\d[ab]?)\.\d+ ")
+NUMBER = re.compile(r"(\d[ab]?\+?)\.\d+ ")
 TIME = re.compile(r"(\d\d):(\d\d)")
 MINUTES = re.compile(r"\b\d+ minutes")  # of an exercise, in solutions.md
 
@@ -73,8 +73,8 @@ class Part:
 
 
 def label(notebook: nbformat.NotebookNode) -> str:
-    """The chapter's number as its sections have it: 1, 4a, …"""
-    found = next(filter(None, (re.search(r"^## (\d[ab]?)\.1 ", cell.source, re.M) for cell in notebook.cells)))
+    """The chapter's number as its sections have it: 1, 4a, 4a+, …"""
+    found = next(filter(None, (re.search(r"^## (\d[ab]?\+?)\.1 ", cell.source, re.M) for cell in notebook.cells)))
     return found[1]
 
 

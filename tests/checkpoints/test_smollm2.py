@@ -1,4 +1,4 @@
-"""The published Llama of 4a.11."""
+"""The published Llama of 4a+.6."""
 
 import subprocess
 from pathlib import Path

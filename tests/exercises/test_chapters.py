@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, prefix, pretrain, serving, subword
+from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, llama, prefix, pretrain, serving, subword
 from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.prefix.data import Sample
 from course_lib.prefix.samples import collate, rows
@@ -23,7 +23,7 @@ CHAPTERS: dict[str, tuple[Chapter, ModuleType]] = {
         module.CHAPTER,
         import_module(module.__name__.replace("course_lib.exercises", "tests.exercises.answers")),
     )
-    for module in (corpus, japanese, subword, by_hand, pretrain, gptsan, prefix, serving)
+    for module in (corpus, japanese, subword, by_hand, llama, pretrain, gptsan, prefix, serving)
 }
 EXERCISES = [(name, i + 1) for name, (chapter, _) in CHAPTERS.items() for i in range(len(chapter.exercises))]
 

@@ -23,27 +23,33 @@ def tokenizers(same_text: Any, same_steps: Any) -> None:
     assert mean(text["unigram"]) > mean(text["bpe"]) + 0.5, "segmented Unigram needs far more"
 
 
-def by_hand(
-    log: Any, on_names: Any, without: Any, this: Any, name_chance: Any, ways: Any, codec: Any, points: Any, nucleus: Any
-) -> None:
+def by_hand(log: Any, verdicts: Any, right: Any, back: Any, without: Any, points: Any, authors: Any) -> None:
     held_out = [row["loss"] for row in log if row["kind"] == "eval"]
     assert held_out[-1] < 0.5 < held_out[0], "it learns"
+    shares = [int(verdicts[step].partition("%")[0]) for step in (0, 50, 200, 800)]
+    assert shares[:2] == [0, 0] and 0 < shares[2] < 25 and shares[3] > 50, "noise, words, phrases, sentences"
 
-    assert on_names[0].max() < 0.2 and on_names.max() > 0.8, "a head of the last block reads the names"
-    costs = {place: name_chance() - chance for place, chance in without.items()}
-    costs[divmod(on_names.argmax().item(), on_names.shape[1])] = name_chance() - this
-    worst = max(costs, key=costs.__getitem__)
-    assert costs[worst] > 0.15 and on_names[worst] > 0.5, "a head that reads the names is the one that matters"
+    assert 0.958 < mean(right) < 0.966, "the learner's classes judge as the card says"
+    block, head = divmod(back.argmax().item(), back.shape[1])
+    costs = {divmod(place, without.shape[1]): cost for place, cost in enumerate(without.flatten().tolist())}
+    first, second, third, fourth, *_ = sorted(costs, key=costs.__getitem__, reverse=True)
+    assert back[block, head] > 0.4 and (block, head) in (first, second, third), "the head that looks back matters"
+    assert min(first, second, third)[0] < block, "with heads before it"
+    assert costs[third] > costs[fourth] + 1, "and these three alone"
 
-    snow = codec.tokenizer.token_to_id("雪")
-    plain, cold, hot, top_k, top_p = (chances[0, snow].item() for chances in ways.values())
-    assert cold < plain < 0.083 and plain < hot, "snow is rarer than in the world"
-    assert top_k == top_p == 0, "what is rare and true is lost"
+    repeated, bits = ({setting: pair[i] for setting, pair in points.items()} for i in (0, 1))
+    assert repeated[0.4, 1.0] > 0.2 > repeated[0.7, 1.0] > repeated[1.0, 1.0], "the colder, the more circles"
+    assert bits[1.3, 1.0] > authors[1] + 1 and bits[0.7, 1.0] < authors[1] - 1, "too wild, too safe"
+    assert min(bits, key=lambda setting: abs(bits[setting] - authors[1])) == (1.0, 1.0), "1 is nearest to the authors"
+    assert repeated[0.7, 0.9] > repeated[0.7, 1.0] and all(bits[t, 0.9] < bits[t, 1.0] for t in (0.7, 1.0, 1.3))
 
-    facts, variety = ({t: value[i] for t, value in points.items()} for i in (0, 1))
-    assert facts[1.0] > facts[1.2] and facts[1.0] > 0.4, "fewer facts hold above temperature 1"
-    assert variety[0.2] < variety[0.8] < variety[1.2], "variety shrinks"
-    assert nucleus[1] > variety[0.6], "top-p keeps more variety"
+
+def llama(judged: Any, runs: Any) -> None:
+    means = {name: mean(losses) for name, losses in judged.items()}
+    assert means["Llama, AdamW"] < means["no positions, AdamW"] < means["table, AdamW"], "rotary positions help most"
+    muon = [means.pop("GPT-2, Muon"), means.pop("Llama, Muon")]
+    assert max(muon) < min(means.values()) and abs(muon[0] - muon[1]) < 0.2, "Muon helps both, GPT-2 more"
+    assert all(len(both[0]) == len(both[1]) == 3 for rates in runs.values() for both in rates.values())
 
 
 def zero2(
@@ -102,6 +108,7 @@ def conversion(change: Any, replies: Any, right: Any, unseen: Any, measured: Any
 OF: dict[str, Callable[..., None]] = {
     "03_tokenizers": tokenizers,
     "04_gpt2_by_hand": by_hand,
+    "04_gpt2_to_llama": llama,
     "04_gpt2_zero2_pretraining": zero2,
     "05_gptsan_extra_stage": gptsan,
     "06_prefix_tuning": prefix,

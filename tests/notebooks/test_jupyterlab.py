@@ -1,7 +1,7 @@
 """The notebooks in a real JupyterLab with headless Chromium: run by its menu, with progress bars, exercises and drawings.
 
 Screenshots of each notebook are written to output/jupyterlab/NOTEBOOK/. By default, 01 and 02 are opened, which run
-within seconds; COURSE_JUPYTERLAB=all opens all eight (16 minutes more). Without a Chromium on PATH, all are skipped.
+within seconds; COURSE_JUPYTERLAB=all opens all nine (16 minutes more). Without a Chromium on PATH, all are skipped.
 """
 
 import os

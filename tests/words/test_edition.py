@@ -63,12 +63,12 @@ def test_the_kit_names_sections_as_their_headings_do(edition: Path) -> None:
     headings: dict[str, str] = {}
     for path in PATHS:
         cells = nbformat.read(edition / "notebooks" / path.name, as_version=4).cells
-        found = (re.match(r"## (\d[ab]?\.\d+ .+?) *(?:（[^（）]*）|\(\w+\))?$", cell.source, re.M) for cell in cells)
+        found = (re.match(r"## (\d[ab]?\+?\.\d+ .+?) *(?:（[^（）]*）|\(\w+\))?$", cell.source, re.M) for cell in cells)
         headings |= {match[1].split()[0]: match[1] for match in found if match}
     named = []
     for page in (edition / "docs/instructor").glob("*.md"):
         named += re.findall(
-            r"^[*|].*?(?<=[*|] )(\d[ab]?\.\d+ [^|\n]+?)(?: \||$)", page.read_text(encoding="utf8"), re.M
+            r"^[*|].*?(?<=[*|] )(\d[ab]?\+?\.\d+ [^|\n]+?)(?: \||$)", page.read_text(encoding="utf8"), re.M
         )
     assert len(named) > 100
     assert [name for name in named if headings.get(name.split()[0], name) != name] == []
