@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from course_lib.corpus.products import has_world
-from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
+from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Exercise, from_notebook
 from course_lib.exercises.answers import judge_tensors
 from course_lib.exercises.ranks import Ranks
 from course_lib.language.words import tr, tr_noop
