@@ -1,4 +1,4 @@
-"""Exercises for the second half of chapter 4: ZeRO-2, a scaling law, a budget, other texts, early sending, stage 3."""
+"""Exercises for the second half of chapter 4: ZeRO-2, other texts, early sending, stage 3."""
 
 from copy import deepcopy
 from functools import cache, partial
@@ -6,16 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from course_lib.corpus.products import has_world
-from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
+from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Exercise, from_notebook
 from course_lib.exercises.answers import judge_tensors
 from course_lib.exercises.ranks import Ranks
 from course_lib.language.words import tr, tr_noop
 
-# Exercise 4b.4: width and steps that set the budget, those to beat, and by how many bits per character.
-WIDTHS, BUDGET, USUAL, GAIN = (16, 32, 64, 128, 256), (128, 60), (64, 179), 0.2
-# Exercise 4b.5: bits per character of a text that the model knows, and the shortest such text.
+# Exercise 4b.3: bits per character of a text that the model knows, and the shortest such text.
 KNOWN, SHORTEST = 1.0, 60
-# Exercise 4b.6: the lengths of the parameters, whose borders are not those of the shards of two or three ranks.
+# Exercise 4b.4: the lengths of the parameters, whose borders are not those of the shards of two or three ranks.
 LENGTHS = (5, 12, 1)
 
 
@@ -97,64 +95,6 @@ def _step_of_rank(answer: Any, weights: Any, gradients: Any, optimizers: Any, gr
         answer(weights[rank], gradients[rank].clone(), shard, optimizers[rank], group.comm(rank), 1.0)
 
 
-# Exercise 4b.3: fit
-def _check_fit(answer: Any) -> str | None:
-    """Fit points that lie on a curve, and points that do not."""
-    import numpy as np
-
-    sizes = np.array([1e4, 3e4, 1e5, 6e5])
-    for noise in (np.zeros(4), np.array([0.1, -0.1, 0.05, 0.0])):
-        losses = 0.2 + 50 / sizes**0.5 * np.exp(noise)
-        slope, log_a = map(float, np.polyfit(np.log(sizes), np.log(losses - 0.2), 1))
-        right_a, right_alpha = float(np.exp(log_a)), -slope
-        a, alpha = map(float, answer(sizes.copy(), losses.copy(), 0.2))
-        if np.allclose((a, alpha), (right_a, right_alpha), rtol=1e-4):
-            continue
-        slope_with_floor, _ = np.polyfit(np.log(sizes), np.log(losses), 1)
-        mistakes = (
-            ((right_a, -right_alpha), tr_noop("alpha is positive: the slope of the line is −alpha")),
-            ((log_a, right_alpha), tr_noop("the line's height is the logarithm of A: return its exponential")),
-            # The slope alone shows this mistake: A is the learner's own here, so any A will do.
-            ((a, -slope_with_floor), tr_noop("subtract the floor from the losses first")),
-            ((right_alpha, right_a), tr_noop("return A first, then alpha")),
-        )
-        for wrong, advice in mistakes:
-            if np.allclose((a, alpha), wrong, rtol=1e-4):
-                return tr("{advice}.", advice=tr(advice))
-        if noise.any():
-            return tr("right for points on a curve, but for points beside it a least-squares line needs all of them.")
-        return tr("for A = 50 and alpha = 0.5 your function gives {a:.4g} and {alpha:.4g}.", a=a, alpha=alpha)
-    return None
-
-
-def parameters(width: int, vocab_size: int = 1280, positions: int = 256, layers: int = 2) -> int:
-    """Return the number of parameters of a GPT-2."""
-    return (vocab_size + positions) * width + layers * (12 * width**2 + 13 * width) + 2 * width
-
-
-@cache
-def _trained(train: Any, width: int, steps: int) -> float:
-    """Return the bits per character after the learner's run."""
-    return float(train(width, steps))
-
-
-# Exercise 4b.4: width and steps for a budget
-def _check_budget(answer: Any) -> str | None:
-    """Train with the learner's width and steps, and with the usual ones, by the notebook's own function."""
-    train, width, steps = answer
-    if width not in WIDTHS:
-        return tr("width {width} is not allowed; allowed: {all}.", width=width, all=", ".join(map(str, WIDTHS)))
-    most = parameters(BUDGET[0]) * BUDGET[1] // parameters(width)
-    if steps > most:
-        return tr("{steps} steps cost too much: with width {width} the budget is spent after {most}.",
-                  steps=steps, width=width, most=most)  # fmt: skip
-    usual, found = _trained(train, *USUAL), _trained(train, width, steps)
-    if found <= usual - GAIN:
-        return None
-    return tr("{found:.2f} bits per character; width {width} has {usual:.2f}, and {gain} less is wanted: which side is "
-              "starved, the model or the steps?", found=found, width=USUAL[0], usual=usual, gain=GAIN)  # fmt: skip
-
-
 @cache
 def _bits(text: str) -> tuple[float, float]:
     """Return the bits per character of a text under the profile's GPT-2, and by guessing among its tokens."""
@@ -179,7 +119,7 @@ def _training_text() -> str:
     return "\n".join(read_texts(products.WORLD.path() / products.DOCUMENTS)) if has_world() else ""
 
 
-# Exercise 4b.5: a text that GPT-2 knows, and one that it does not
+# Exercise 4b.3: a text that GPT-2 knows, and one that it does not
 def _check_texts(answer: Any) -> str | None:
     """Measure both texts with the model."""
     lost, known = answer
@@ -202,7 +142,7 @@ def _check_texts(answer: Any) -> str | None:
               "world's sentences, and to facts that agree.", cost=cost, limit=limit)  # fmt: skip
 
 
-# Exercise 4b.6: early
+# Exercise 4b.4: early
 def _check_early(answer: Any) -> str | None:
     """Run two backward passes on ranks that are threads, with buckets of one number, of some and of all."""
     import torch
@@ -266,7 +206,7 @@ def _tied_model() -> Any:
     return model
 
 
-# Exercise 4b.7: stage3
+# Exercise 4b.5: stage3
 def _check_stage3(answer: Any) -> str | None:
     """Train a model whose weights lie in shards for three steps, and compare it with AdamW in one process."""
     import torch
@@ -356,28 +296,6 @@ CHAPTER = Chapter(
         ),
         from_notebook("04_gpt2_zero2_pretraining", "zero2_step_ours"),
         f"{SEE_FOLDED_CELL} Only one number per rank travels for the norm.",
-    ),
-    Exercise(
-        "write fit(sizes, losses, floor): A and alpha of losses = floor + A / sizes**alpha",
-        _check_fit,
-        (
-            "log(losses − floor) = log A − alpha · log(sizes): a straight line.",
-            "np.polyfit(x, y, 1) gives the slope and the height of the least-squares line.",
-        ),
-        from_notebook("04_gpt2_zero2_pretraining", "fit_ours"),
-        SEE_FOLDED_CELL,
-    ),
-    Exercise(
-        "give (bits_after, width, steps): a run that costs no more than width 128 for 60 steps and ends at least "
-        "0.2 bits per character below width 64 for 179 steps",
-        _check_budget,
-        (
-            "Half the width has about a third of the parameters, so three times as many steps fit.",
-            "Below some width, more steps do not help either.",
-        ),
-        Code("(bits_after, 32, 477)"),
-        "With so little computation, steps are scarce and weights are not. Width 16 has too few weights, width 128 "
-        "too few steps. With more computation the best width grows.",
     ),
     Exercise(
         "give two texts: one for which GPT-2 needs more bits than guessing, and one of your own that it knows",

@@ -1,7 +1,7 @@
-"""Figures for chapter 4: losses, attention, decoding, parts of Llama, the ladder, scaling, memory and ZeRO shards."""
+"""Figures for chapter 4: losses, attention, decoding, parts of Llama, the ladder, optimizers, memory and ZeRO shards."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,43 +68,36 @@ def resumed_curve(
     return figure
 
 
-def ladder(bits: Mapping[str, float], nats_per_bit: float) -> Any:
+def ladder(bits: Mapping[str, float], nats_per_bit: float | None = None) -> Any:
     """Plot the bits per character of models on a logarithmic axis; a second axis has the nats per token."""
-    figure, axis = subplots(height=1.2 + 0.34 * len(bits))
+    figure, axis = subplots(height=(1.2 if nats_per_bit else 0.8) + 0.34 * len(bits))
     for row, (name, value) in enumerate(bits.items()):
         axis.plot(value, row, "o", color=BLUE.plot, markersize=8)
-        axis.annotate(f"{tr(name)}  {value:.3f}", (value, row), xytext=(9, 0), textcoords="offset points", va="center")
+        label = f"{tr(name)}  {value:.{3 if value < 1 else 2}f}"
+        axis.annotate(label, (value, row), xytext=(9, 0), textcoords="offset points", va="center")
     axis.set_xscale("log")
     axis.set_xlim(0.7 * min(bits.values()), 5 * max(bits.values()))
     axis.set_xticks(values := [0.2, 0.5, 1, 2, 5, 10], [f"{value:g}" for value in values])
     axis.set_yticks([])
     axis.set(xlabel=tr("bits per character"), ylim=(len(bits) - 0.4, -0.6))
-    nats = axis.secondary_xaxis("top", functions=(lambda x: x * nats_per_bit, lambda x: x / nats_per_bit))
-    nats.set_xticks(values, [f"{value:g}" for value in values])
-    nats.set_xlabel(tr("nats per token"))
-    for each in (axis, nats):
-        each.minorticks_off()
+    axis.minorticks_off()
+    if nats_per_bit:
+        nats = axis.secondary_xaxis("top", functions=(lambda x: x * nats_per_bit, lambda x: x / nats_per_bit))
+        nats.set_xticks(values, [f"{value:g}" for value in values])
+        nats.set_xlabel(tr("nats per token"))
+        nats.minorticks_off()
     return figure
 
 
-# What `scaling` is drawn over.
-SIZES = tr_noop("parameters"), tr_noop("tokens")
-
-
-def scaling(panels: Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]) -> Any:
-    """Plot bits per character above the source, a panel for each label: x, its bits and a fit of all but the last."""
-    figure, axes = subplots(len(panels), sharey=True)
-    for axis, (label, (x, above, fitted)) in zip(axes, panels.items(), strict=True):
-        axis.plot(x[:-1], above[:-1], "o", color=BLUE.plot, label=tr("fitted runs"))
-        axis.plot(x[-1:], above[-1:], "o", color=ORANGE.plot, label=tr("the last run"))
-        axis.plot(x, fitted(x), "--", color=BLUE.plot)
-        axis.set(xlabel=tr(label), xscale="log", yscale="log")
-        axis.set_xticks([3e4, 1e5, 3e5, 1e6], ["30k", "100k", "300k", "1M"])
-        axis.legend(frameon=False, fontsize=9)
-    axes[0].set_ylabel(tr("bits per character above the source"))
-    axes[0].set_yticks(values := [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2], [f"{value:g}" for value in values])
-    for axis in axes:
-        axis.minorticks_off()
+def optimizers(logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
+    """Plot the held-out losses of runs that differ in the optimizer."""
+    figure, axis = subplots(height=3.0)
+    for (name, log), colour, marker in zip(logs.items(), PLOT_COLORS, "os", strict=False):
+        entries = [entry for entry in log if entry["kind"] == "eval"]
+        steps, losses = [entry["step"] for entry in entries], [entry["loss"] for entry in entries]
+        axis.plot(steps, losses, color=colour, marker=marker, label=name)
+    axis.set(xlabel=tr("step"), ylabel=tr("held-out loss [nats per token]"), ylim=(0, None))
+    axis.legend(frameon=False)
     return figure
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import Subset
 from transformers import Trainer, TrainingArguments, set_seed
 
 from course_lib.pretrain.config import PretrainConfig
@@ -20,8 +19,18 @@ from course_lib.training.deepspeed_config import deepspeed_json, with_optimizer
 from course_lib.training.starter import free_port
 
 
+def losses(run: Gpt2, folder: Path) -> list[float]:
+    """Train a run; return the loss of each step."""
+    chosen = arguments(run, folder)
+    samples = run.data(chosen.max_steps * run.settings.batch.resolve(1).total).train
+    set_seed(run.settings.engine.seed)
+    trainer = Trainer(run.model(), chosen, collator(run), samples)
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
 def train(_process: int, settings: PretrainConfig, folder: Path) -> None:
-    """Train in a process that torch.multiprocessing.spawn has started; write the loss of each step to losses.json."""
+    """Train in a process that torch.multiprocessing.spawn has started; write the losses to losses.json."""
     os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     os.environ["MASTER_PORT"] = str(free_port())
     if settings.launch.device == "cpu":
@@ -31,16 +40,7 @@ def train(_process: int, settings: PretrainConfig, folder: Path) -> None:
     printed = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
-
-    run = Gpt2(settings)
-    chosen = arguments(run, folder / "trainer")
-    number = chosen.max_steps * settings.batch.resolve(1).total
-    samples = Subset(run.data(number).train, range(number))
-    set_seed(settings.engine.seed)
-    trainer = Trainer(run.model(), chosen, collator(run), samples)
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    (folder / "losses.json").write_text(json.dumps(losses), encoding="utf8")
+    (folder / "losses.json").write_text(json.dumps(losses(Gpt2(settings), folder / "trainer")), encoding="utf8")
 
 
 def arguments(run: Gpt2, folder: Path) -> TrainingArguments:

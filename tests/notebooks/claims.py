@@ -54,7 +54,7 @@ def llama(judged: Any, runs: Any) -> None:
 
 def zero2(
     gaps: Any, before: Any, start: Any, after: Any, history: Any, own_source: Any, ladder: Any, written: Any, table: Any,
-    alone: Any, behind: Any, yours: Any, sent_early: Any,
+    alone: Any, behind: Any, yours: Any, sent_early: Any, logs: Any,
 ) -> None:  # fmt: skip
     assert len(gaps) == 20 and max(gaps) < 1e-5, "your losses are DeepSpeed's"
     assert start == 5 and 6 <= before[-1]["step"] < 20 == after[-1]["step"], "killed and resumed"
@@ -68,6 +68,8 @@ def zero2(
     assert mean(behind) > mean(alone) + 3, "it has never seen another document before one"
     assert abs(sent_early["losses"][-1] - yours[0]["losses"][-1]) < 1e-5
     assert sent_early["gradients"] < yours[0]["gradients"] / 2, "gradients that are sent early are not held"
+    adamw, muon = ([row["loss"] for row in rows if row["kind"] == "eval"] for rows in logs.values())
+    assert muon[2] < adamw[-1], "Muon is below AdamW's last loss after 60 steps"
 
 
 def gptsan(losses: Any, shares: Any, loss: Any, others: Any, more: Any, seen: Any, clean: Any) -> None:

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from tests.exercises.answers.folded import Folded
@@ -14,7 +13,7 @@ def reduce_scatter(gradients: Any, rank: int) -> Any:
     return sum(gradients)[rank * size : (rank + 1) * size] / len(gradients)
 
 
-FOLDED = Folded("04_gpt2_zero2_pretraining", torch=torch, np=np)
+FOLDED = Folded("04_gpt2_zero2_pretraining", torch=torch)
 NAMES, changed = FOLDED.names, FOLDED.changed
 mistaken, unsharded = partial(changed, "zero2_step_ours"), partial(changed, "stage3_ours")
 NORM = "comm.all_sum(shard.grad.square().sum()).sqrt()"
@@ -22,18 +21,6 @@ NORM = "comm.all_sum(shard.grad.square().sum()).sqrt()"
 
 def unscattered(weights: Any, gradient: Any, shard: Any, optimizer: Any, comm: Any, clip: float) -> None:
     shard.grad = gradient[: len(shard)]
-
-
-def fit(sizes: Any, losses: Any, floor: float) -> tuple[float, float]:
-    x, y = np.log(sizes), np.log(losses - floor)
-    alpha = -((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
-    return float(np.exp(y.mean() + alpha * x.mean())), float(alpha)
-
-
-def ends(sizes: Any, losses: Any, floor: float) -> tuple[float, float]:
-    rest = losses - floor
-    alpha = float(np.log(rest[0] / rest[-1]) / np.log(sizes[-1] / sizes[0]))
-    return rest[0] * sizes[0] ** alpha, alpha
 
 
 def early(parameters: Any, dist: Any, bucket: int, **wrong: Any) -> Any:
@@ -80,21 +67,14 @@ def flawed(name: str) -> Any:
     return lambda *values: early(*values, **{name: True})
 
 
-# Bits per character of the experiment: by width alone.
-def bits_after(width: int, steps: int) -> float:
-    return {16: 0.9, 32: 0.4, 64: 1.0, 128: 2.0, 256: 3.0}[width]
-
-
 # Bits per character of a text under the model, and by guessing, as the tests have them: by its first character.
 COSTS = {"量": (14.0, 6.0), "大": (0.4, 6.0), "今": (0.4, 6.0), "夜": (3.0, 6.0)}
 KNOWN, STRANGE = "今日は" + "雨だった。" * 12, "量子計算機の研究に補助金を出す。"
 
-NAMES["bits_after"] = bits_after
 RIGHT: dict[int, list[Any]] = {
     1: [reduce_scatter],
-    3: [fit],
-    5: [(STRANGE, KNOWN)],
-    6: [early],
+    3: [(STRANGE, KNOWN)],
+    4: [early],
 }  # fmt: skip
 WRONG: dict[int, list[tuple[Any, str]]] = {
     1: [
@@ -117,27 +97,13 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda weights: weights, "The task: write zero2_step"),
     ],
     3: [
-        (lambda x, y, e: (fit(x, y, e)[0], -fit(x, y, e)[1]), "alpha is positive"),
-        (lambda x, y, e: (np.log(fit(x, y, e)[0]), fit(x, y, e)[1]), "exponential"),
-        (lambda x, y, e: fit(x, y, 0.0), "subtract the floor"),
-        (lambda x, y, e: fit(x, y, e)[::-1], "A first"),
-        (lambda x, y, e: (1.0, 1.0), "gives 1 and 1"),
-        (ends, "least-squares"),
-    ],
-    4: [
-        ((bits_after, 128, 60), "2.00 bits per character"),
-        ((bits_after, 16, 600), "starved"),
-        ((bits_after, 48, 100), "not allowed"),
-        ((bits_after, 32, 2000), "budget is spent after"),
-    ],
-    5: [
         ((KNOWN, KNOWN), "less like the training text"),
         ((STRANGE, "今日は雨だった。"), "at least 60"),
         ((STRANGE, "夜" * 60), "at most 1.00"),
         ((STRANGE, "昼" * 60), "copied"),
         ((STRANGE, "今" + "昼" * 68 + "夜"), "copied"),
     ],
-    6: [
+    4: [
         (flawed("silent"), "early returns a function"),
         (flawed("keeps"), "parameter.grad to None"),
         (flawed("late"), "only 0 of 18 numbers leave during the backward pass"),
@@ -147,7 +113,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (flawed("adds"), "in backward pass 2"),
         (lambda parameters: parameters, "The task: write early"),
     ],
-    7: [
+    5: [
         (unsharded(("    weight.data = ", "    weight.new = ")), "rank 0 still holds 75 numbers; its shards have 40"),
         (unsharded((".view(self.shape)", ".view(self.shape) * 2")), "something else than before"),
         (unsharded(("return comm.reduce_scatter(gradient)",
