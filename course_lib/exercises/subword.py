@@ -126,8 +126,8 @@ def _check_texts(answer: Any) -> str | None:
     cheap, expensive = map(measure, answer)
     if cheap >= FACTOR * expensive:
         return None
-    shares = {"cheap": cheap, "expensive": expensive, "factor": cheap / expensive, "goal": FACTOR}
-    return tr("{cheap:.2f} and {expensive:.2f} characters per token, a factor of {factor:.2f}; wanted: {goal}.", **shares)
+    shares = {"cheap": cheap, "rare": expensive, "factor": cheap / expensive, "goal": FACTOR}
+    return tr("{cheap:.2f} and {rare:.2f} characters per token: a factor of {factor:.2f}, {goal} is wanted.", **shares)
 
 
 # Exercise 3.7: segmented lines to learn from, texts that must come back, and the number of entries; then the
