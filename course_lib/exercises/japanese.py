@@ -81,7 +81,7 @@ def _check_cheapest(answer: Any) -> str | None:
         (lambda words, link: cost(words, lambda before, word: link(before, word) if word.text else 0),
          tr_noop("the connection to the end has a cost, too")),
         (_one_path_per_position, tr_noop("keep the cheapest path of each word, not one for all words that end there")),
-        (_cheapest_next_word, tr_noop("you take the cheapest next word; a dear word may save more later")),
+        (_cheapest_next_word, tr_noop("you take the cheapest next word; an expensive word may save more later")),
     )  # fmt: skip
     link = lattice.connection
     for sentence in SENTENCES:
@@ -128,7 +128,7 @@ def _check_carrot(answer: Any) -> str | None:
     raised = int(answer)
     for lines, advice in (
         (PEOPLE, tr_noop("the carrot is still too cheap")),
-        (CARROTS, tr_noop("now the carrot is too dear for those who eat it")),
+        (CARROTS, tr_noop("now the carrot is too expensive for those who eat it")),
     ):
         for line in lines:
             if (found := repaired(raised, line)) != line:

@@ -110,7 +110,7 @@ def _check_alphabet(answer: Any) -> str | None:
     return tr("{found:.3f} characters per token on unseen text, {goal:.2f} are wanted: {advice}.", **shares)
 
 
-# Exercise 3.6: a cheap and a dear text
+# Exercise 3.6: a cheap and an expensive text
 def _check_texts(answer: Any) -> str | None:
     known = "\n".join(_texts())
     for text in answer:
@@ -123,11 +123,11 @@ def _check_texts(answer: Any) -> str | None:
             return tr("a text repeats itself; write each sentence once.")
         if any(text[at : at + 40] in known for at in range(0, len(text) - 40, 20)):
             return tr("a text is from the training corpus; take another one.")
-    cheap, dear = map(measure, answer)
-    if cheap >= FACTOR * dear:
+    cheap, expensive = map(measure, answer)
+    if cheap >= FACTOR * expensive:
         return None
-    shares = {"cheap": cheap, "dear": dear, "factor": cheap / dear, "goal": FACTOR}
-    return tr("{cheap:.2f} and {dear:.2f} characters per token: a factor of {factor:.2f}, {goal} is wanted.", **shares)
+    shares = {"cheap": cheap, "rare": expensive, "factor": cheap / expensive, "goal": FACTOR}
+    return tr("{cheap:.2f} and {rare:.2f} characters per token: a factor of {factor:.2f}, {goal} is wanted.", **shares)
 
 
 # Exercise 3.7: segmented lines to learn from, texts that must come back, and the number of entries; then the
@@ -325,7 +325,7 @@ CHAPTER = Chapter(
         ),
         from_notebook("03_tokenizers", "loss_if_removed_ours"),
         f"{SEE_FOLDED_CELL} The other probabilities stay as they are; the next round of "
-        "expectation and maximization mends them.",
+        "expectation and maximization corrects them.",
     ),
     Exercise(
         f"find (segmented, limit_alphabet) with which BPE of {ENTRIES} entries reaches {GOAL:.2f} characters per token "
@@ -341,7 +341,7 @@ CHAPTER = Chapter(
         "take the entries of words. The best alphabet depends on the size of the vocabulary.",
     ),
     Exercise(
-        f"find two texts of your own, (cheap, dear), with a factor of {FACTOR} between their characters per token",
+        f"find two texts of your own, (cheap, expensive), with a factor of {FACTOR} between their characters per token",
         _check_texts,
         (
             "Which characters and words does an encyclopedia rarely hold? Each costs one to three tokens.",

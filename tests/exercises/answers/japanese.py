@@ -69,7 +69,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (lambda words, link: (cheapest(words, link)[0], [*cheapest(words, link)[1], ""]), "without start and end"),
         (lambda words, link: print(end=""), "return"),
     ],
-    3: [(2434, "too cheap"), (9000, "too dear"), ("much", "cannot be judged")],
+    3: [(2434, "too cheap"), (9000, "too expensive"), ("much", "cannot be judged")],
     4: [
         (lambda m: m.replace(" ", "").replace("␣", " "), "join the words"),
         (lambda m: m.replace("␣", ""), "at the end"),
