@@ -1,4 +1,4 @@
-"""Figures for chapter 4: losses, attention, decoding, parts of Llama, the ladder, optimizers, memory and ZeRO shards."""
+"""Figures for chapter 4: losses, attention, decoding, the ladder, optimizers, memory and ZeRO shards."""
 
 import math
 from collections.abc import Mapping, Sequence

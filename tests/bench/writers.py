@@ -163,8 +163,8 @@ def print_table(folder: Path, prefixes: Sequence[Path], train: Path, sentence: s
     loaded = {prefix.task: prefix for prefix in map(files.read, prefixes)}
     writers = {"none": None, **loaded}
     if sentence:
-        values = cache_values(generator.model, generator.codec.prompt(sentence))
-        writers["sentence"] = replace(next(iter(loaded.values())), values=values)
+        ids = [*generator.codec.opening, *generator.codec.encode(sentence)]
+        writers["sentence"] = replace(next(iter(loaded.values())), values=cache_values(generator.model, ids))
     for genre in GENRES:
         pieces = texts_of(folder / f"{genre}-held-out.jsonl")
         characters = sum(map(len, pieces))

@@ -23,7 +23,9 @@ def theirs() -> dict[str, Any]:
     names["V"] = 50
     for cell in nbformat.read(NOTEBOOKS / f"{NAME}.ipynb", as_version=4).cells:
         if cell.cell_type == "code" and cell.source.startswith(("def fresh", "held_out =")):
-            functions = [each for each in ast.parse(cell.source).body if isinstance(each, ast.FunctionDef)]
+            functions: list[ast.stmt] = [
+                each for each in ast.parse(cell.source).body if isinstance(each, ast.FunctionDef)
+            ]
             exec(compile(ast.Module(functions, []), NAME, "exec"), names)
     return names
 
