@@ -99,23 +99,29 @@ def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
         assert prefix.slots(length, tokens, 4, 5) == (mask, position_ids[row, 5 - tokens :].tolist())
 
 
-def test_the_pieces_of_chapter_seven_are_those_of_the_server() -> None:
-    parts = ["雪が", "降", "る。", "終", "点で終わ", "りと", "言った。"]
-    single = [bytes([byte]) for byte in "".join(parts).encode()]
-    for tokens in (single, [part.encode() for part in parts], [b"".join(single[at : at + 4]) for at in range(0, 66, 4)]):
-        for stop in ("終わり", "終点", "雪", "降る", "る。", "無い"):
-            told: list[Piece] = []
+def streamed(tokens: list[bytes], stop: str) -> list[str]:
+    """What the server sends after each token."""
 
-            def decode(ids: list[int]) -> str:
-                return b"".join(tokens[index] for index in ids).decode("utf8", "ignore")
+    def decode(ids: list[int]) -> str:
+        return b"".join(tokens[index] for index in ids).decode("utf8", "ignore")
 
-            stream, sent = TextStream(decode, [], [stop], told.append), []
-            for number in range(len(tokens)):
-                before, ended = len(told), stream.add(NewToken(number), number == len(tokens) - 1)
-                sent.append("".join(piece.text for piece in told[before:]))
-                if ended:
-                    break
-            assert CHAPTERS["serving"][1].pieces(tokens, stop) == sent
+    told: list[Piece] = []
+    stream, sent = TextStream(decode, [], [stop], told.append), []
+    for number in range(len(tokens)):
+        before, ended = len(told), stream.add(NewToken(number), number == len(tokens) - 1)
+        sent.append("".join(piece.text for piece in told[before:]))
+        if ended:
+            break
+    return sent
+
+
+@pytest.mark.parametrize("stop", ["終わり", "終点", "雪", "降る", "る。", "無い"])
+def test_the_pieces_of_chapter_seven_are_those_of_the_server(stop: str) -> None:
+    parts = [part.encode() for part in ("雪が", "降", "る。", "終", "点で終わ", "りと", "言った。")]
+    single = [bytes([byte]) for byte in b"".join(parts)]
+    by_four = [b"".join(single[at : at + 4]) for at in range(0, len(single), 4)]
+    for tokens in (parts, single, by_four):
+        assert CHAPTERS["serving"][1].pieces(tokens, stop) == streamed(tokens, stop)
 
 
 def test_the_steps_of_chapter_seven_are_those_of_its_simulation() -> None:
