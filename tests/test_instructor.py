@@ -85,7 +85,7 @@ def names(code: str) -> tuple[set[str], set[str]]:
     loaded = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
             stored.add(node.name or "")
         elif isinstance(node, ast.arg | ast.alias):
             stored.add(node.arg if isinstance(node, ast.arg) else (node.asname or node.name).split(".")[0])
