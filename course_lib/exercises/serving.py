@@ -1,10 +1,7 @@
-"""Exercises for chapter 7: a tensor for several ranks, a damaged module, a request, batching, slots, number formats."""
+"""Exercises for chapter 7: a tensor for several ranks, a damaged module, a stream, batching, slots, number formats."""
 
-import json
 from collections.abc import Callable
 from heapq import heapreplace
-from http.client import HTTPConnection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.exercises import Case, Chapter, Code, Exercise, from_notebook
@@ -137,79 +134,27 @@ def _scaled(out: "Tensor") -> "Tensor":
     return -3 * out
 
 
-def _exported() -> Path:
-    from course_lib.serving.products import WEIGHTS
-
-    return WEIGHTS.path()
-
-
-def _posted(bodies: list[str]) -> list[dict[str, Any]]:
-    """Send requests over HTTP to a server of the exported folder, and return its answers."""
-    from course_lib.serving import server
-
-    answers = []
-    with server.running_in_process(_exported()) as address:
-        for body in bodies:
-            connection = HTTPConnection(address)
-            connection.request("POST", "/v2/models/fastertransformer/infer", body)
-            answers.append(json.loads(connection.getresponse().read()))
-            connection.close()
-    return answers
+# Exercise 7.3: pieces
+def _bytes(*parts: str | bytes) -> list[bytes]:
+    return [part.encode() if isinstance(part, str) else part for part in parts]
 
 
-# Exercise 7.3: request
-def _check_request(answer: Any) -> str | None:
-    """Compare what the server reads in two requests with what was wanted, and send them to a server."""
-    from course_lib.serving.request import rows_of, tensors_from_json
-
-    calls = (([[5, 6, 7]], [1], 4), ([[9], [3, 4]], [0, 1], 2))
-    bodies = [answer([list(row) for row in rows], list(tasks), new) for rows, tasks, new in calls]
-    for body, (rows, tasks, new) in zip(bodies, calls, strict=True):
-        call = f"request({rows}, {tasks}, {new})"
-        if not isinstance(body, str):
-            return tr("{call}: expected a text; json.dumps makes one of a dictionary.", call=call)
-        asked = json.loads(body)
-        if problem := _form(asked, len(rows)):
-            return tr("{call}: {advice}.", call=call, advice=problem)
-        for index, (row, ids, task) in enumerate(zip(rows_of(tensors_from_json(asked)), rows, tasks, strict=True)):
-            read = (list(row.ids), row.output_length, row.task, row.greedy)
-            wanted = (ids, new, task, True)
-            names = ("input_ids", "request_output_len", "prompt_learning_task_name_ids", "runtime_top_k")
-            for name, found, expected in zip(names, read, wanted, strict=True):
-                if found != expected:
-                    parts = {"call": call, "name": name, "index": index, "found": found, "expected": expected}
-                    return tr("{call}: of {name} in row {index} the server reads {found}, not {expected}.", **parts)
-    for body, reply in zip(bodies, _posted(bodies), strict=True):
-        if "error" in reply:
-            return tr("the server refuses {body}: {error}.", body=body, error=reply["error"])
-        if lacking := {"output_ids", "sequence_length"} - {one["name"] for one in reply["outputs"]}:
-            return tr("the answer lacks {names}: ask for them in outputs.", names=", ".join(sorted(lacking)))
-    return None
-
-
-def _form(asked: dict[str, Any], batch: int) -> str | None:
-    """Return what is wrong with the tensors of a request, apart from their numbers."""
-    from course_lib.serving.request import INPUTS
-
-    declared = {tensor.name: tensor for tensor in INPUTS}
-    lacking = [name for name, tensor in declared.items() if not tensor.optional]
-    for one in asked["inputs"]:
-        name, shape = one["name"], one["shape"]
-        if name not in declared:
-            return tr("the model declares no {name}", name=name)
-        if one["datatype"] != (wanted := declared[name].dtype):
-            return tr("{name}: datatype {found}, declared: {wanted}", name=name, found=one["datatype"], wanted=wanted)
-        if len(shape) != 2 or shape[0] != batch:
-            wanted = tr("[rows, numbers of a row]")
-            return tr("{name}: shape {shape}, expected {wanted}", name=name, shape=shape, wanted=wanted)
-        lengths = [len(row) if isinstance(row, list) else 1 for row in one["data"]]
-        if len(different := sorted(set(lengths))) > 1:
-            return tr("{name}: rows of {lengths} numbers; pad the shorter with 0", name=name, lengths=different)
-        if (count := sum(lengths)) != shape[0] * shape[1]:
-            return tr("{name}: shape {shape}, but {count} numbers", name=name, shape=shape, count=count)
-        lacking = [each for each in lacking if each != name]
-    return tr("{names} missing", names=", ".join(lacking)) if lacking else None
-
+_CAT = [bytes([one]) for one in "猫".encode()]
+PIECES_CASES: tuple[Case, ...] = (
+    ((_bytes("昔", "々、"), "」"), ["昔", "々、"], "whole characters go out with their token"),
+    ((_bytes("黒い", *_CAT, "が"), "」"), ["黒い", "", "", "猫", "が"],
+     "a character goes out with its last byte; a token that completes none sends an empty text"),
+    ((_bytes("あ", _CAT[0], _CAT[1] + _CAT[2] + "と".encode()), "」"), ["あ", "", "猫と"],
+     "a token may hold the end of one character and another"),
+    ((_bytes("は", "い」と", "言"), "」"), ["は", "い"],
+     "the text ends in front of the stop string, and so do the pieces"),
+    ((_bytes("雪。", "終", "わ", "り", "。"), "終わり"), ["雪。", "", "", ""],
+     "the beginning of the stop string waits: it may still become the whole"),
+    ((_bytes("終", "点", "まで"), "終わり"), ["", "終点", "まで"],
+     "what waited and did not become the stop string goes out with the next token"),
+    ((_bytes("雪", "の終"), "終わり"), ["雪", "の終"], "with the last token, what waited goes out"),
+    ((_bytes("白い", *_CAT[:2]), "」"), ["白い", "", ""], "the bytes of a character that is never whole are not sent"),
+)  # fmt: skip
 
 # Exercise 7.5: slots of the static server, and texts that a judgement needs.
 BATCH, FEWEST = 16, 20
@@ -301,16 +246,15 @@ CHAPTER = Chapter(
         "The inputs of the first wrong module are right, so the fault is its own: its weight, its bias or a setting.",
     ),
     Exercise(
-        "write request(rows, tasks, new): the JSON of a greedy request, a task for each row",
-        _check_request,
+        "write pieces(tokens, stop): the text that is sent after each token, up to the stop string",
+        PIECES_CASES,
         (
-            "Five tensors, the first dimension of each is the row. Shorter rows of ids are padded at the end; which "
-            "tensor tells the server where a row ends?",
-            'A dictionary name → nested list of rows; then a list of {"name": …, "shape": [rows, numbers of a row], '
-            '"datatype": "UINT32", "data": …}, and json.dumps({"inputs": …, "outputs": [{"name": "output_ids"}, …]}).',
+            "Keep all bytes so far. What of their text is certain, and what of that was sent before?",
+            'data.decode("utf8", "ignore") leaves out a character that is not whole. Hold back the longest end of the '
+            "text with which `stop` begins, except with the last token.",
         ),
-        from_notebook("07_fastertransformer_conversion", "request_ours"),
-        "Any number may differ from row to row, so users with different tasks share a batch.",
+        from_notebook("07_fastertransformer_conversion", "pieces_ours"),
+        "The course's server does the same, with any number of stop strings (course_lib/serving/text_stream.py).",
     ),
     Exercise(
         "write step(waiting, running, slots): one step of continuous batching",

@@ -88,6 +88,11 @@ class Ct2Generator:
                 continuations[number] = result.sequences_ids
         return continuations
 
+    def score(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return the log probability of each id behind the first of each row."""
+        tokens = [[self.tokens[token] for token in row] for row in rows]
+        return [result.log_probs for result in self._engine.score_batch(tokens)]
+
 
 def _vocabulary(path: Path) -> list[str]:
     """Return the tokens of a vocabulary.json by their ids."""

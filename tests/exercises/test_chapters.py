@@ -1,21 +1,17 @@
 """For every exercise: the solution and other right answers are accepted, and wrong ones are rejected with a message of their own."""
 
-import json
 import re
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, llama, prefix, pretrain, serving, subword
 from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.prefix.data import Sample
 from course_lib.prefix.samples import collate, rows
-
-from tests.serving import tiny
+from course_lib.serving.text_stream import NewToken, Piece, TextStream
 
 # a chapter's exercises, and right answers beside its solutions, and wrong ones
 CHAPTERS: dict[str, tuple[Chapter, ModuleType]] = {
@@ -28,13 +24,8 @@ CHAPTERS: dict[str, tuple[Chapter, ModuleType]] = {
 EXERCISES = [(name, i + 1) for name, (chapter, _) in CHAPTERS.items() for i in range(len(chapter.exercises))]
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write(tmp_path_factory.mktemp("exported") / "tiny")
-
-
 @pytest.fixture(autouse=True)
-def quick_experiments(monkeypatch: pytest.MonkeyPatch, exported: Path) -> None:
+def quick_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the checks measure, without models and trainings."""
     for measured, quick in CHAPTERS["gptsan"][1].MEASURED.items():
         monkeypatch.setattr(gptsan, measured, quick)
@@ -43,7 +34,6 @@ def quick_experiments(monkeypatch: pytest.MonkeyPatch, exported: Path) -> None:
     monkeypatch.setattr(pretrain, "_training_text", lambda: "昼" * 100)
     monkeypatch.setattr(prefix, "_shares", CHAPTERS["prefix"][1].SHARES.__getitem__)
     monkeypatch.setattr(prefix, "_polite", lambda rows: CHAPTERS["prefix"][1].POLITE[rows[0][0]])
-    monkeypatch.setattr(serving, "_exported", lambda: exported)
 
 
 def said(chapter: Chapter, number: int, answer: Any, capsys: pytest.CaptureFixture[str]) -> str:
@@ -109,22 +99,29 @@ def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
         assert prefix.slots(length, tokens, 4, 5) == (mask, position_ids[row, 5 - tokens :].tolist())
 
 
-def test_the_request_of_chapter_seven_is_that_of_the_triton_client() -> None:
-    triton = pytest.importorskip("tritonclient.http")
-    asked = json.loads(CHAPTERS["serving"][1].request([[9], [3, 4]], [0, 1], 2))
-    tensors = []
-    for one in asked["inputs"]:
-        tensors.append(triton.InferInput(one["name"], one["shape"], "UINT32"))
-        tensors[-1].set_data_from_numpy(np.array(one["data"], np.uint32), binary_data=False)
-    names = [triton.InferRequestedOutput(name, binary_data=False) for name in ("output_ids", "sequence_length")]
-    body, _ = triton.InferenceServerClient.generate_request_body(tensors, outputs=names)
-    expected = json.loads(body)
-    # the client writes the numbers of all rows in one list, and says at each output that it takes JSON
-    for one in asked["inputs"]:
-        one["data"] = [number for row in one["data"] for number in row]
-    for one in expected["outputs"]:
-        del one["parameters"]
-    assert asked == expected
+def streamed(tokens: list[bytes], stop: str) -> list[str]:
+    """What the server sends after each token."""
+
+    def decode(ids: list[int]) -> str:
+        return b"".join(tokens[index] for index in ids).decode("utf8", "ignore")
+
+    told: list[Piece] = []
+    stream, sent = TextStream(decode, [], [stop], told.append), []
+    for number in range(len(tokens)):
+        before, ended = len(told), stream.add(NewToken(number), number == len(tokens) - 1)
+        sent.append("".join(piece.text for piece in told[before:]))
+        if ended:
+            break
+    return sent
+
+
+@pytest.mark.parametrize("stop", ["終わり", "終点", "雪", "降る", "る。", "無い"])
+def test_the_pieces_of_chapter_seven_are_those_of_the_server(stop: str) -> None:
+    parts = [part.encode() for part in ("雪が", "降", "る。", "終", "点で終わ", "りと", "言った。")]
+    single = [bytes([byte]) for byte in b"".join(parts)]
+    by_four = [b"".join(single[at : at + 4]) for at in range(0, len(single), 4)]
+    for tokens in (parts, single, by_four):
+        assert CHAPTERS["serving"][1].pieces(tokens, stop) == streamed(tokens, stop)
 
 
 def test_the_steps_of_chapter_seven_are_those_of_its_simulation() -> None:

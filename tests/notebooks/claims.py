@@ -99,12 +99,18 @@ def prefix(
     assert min(lows) > 0, f"no interval holds 0: {differences}"
 
 
-def conversion(change: Any, replies: Any, right: Any, unseen: Any, measured: Any) -> None:
+def conversion(
+    change: Any, replies: Any, right: Any, unseen: Any, measured: Any, order: Any, per_step: Any, costs: Any
+) -> None:
     assert change > 5, "one damaged matrix changes everything behind it"
     assert replies[None][0][0].continuation == "", "the bare model ends the complete story at once"
     assert not replies[0][1][0].continuation.endswith("ました。"), "task 0 makes the sentence plain"
     assert right > 0.9 * len(unseen), "task 1 knows the titles"
     assert measured["fp32"][1] == 0
+    assert {*order[:6]} == {"dowa", "tantei"}, "the pieces of two writers alternate"
+    assert per_step[1] < per_step[8] < 8 * per_step[1], "a slot is cheap, but not free"
+    exact, bf16, fp32, int8 = costs.values()
+    assert abs(fp32 - exact) < 0.001 and abs(bf16 - exact) < 0.01 and abs(int8 - exact) < 0.03
 
 
 OF: dict[str, Callable[..., None]] = {

@@ -11,6 +11,9 @@ import pytest
 import torch
 from course_lib import cli
 from course_lib.errors import CourseError, UsageError
+from course_lib.evaluation.bits import bits
+from course_lib.evaluation.causal import FolderScorer
+from course_lib.evaluation.windows import WindowSettings
 from course_lib.generation.codec import before_end
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
@@ -19,6 +22,7 @@ from course_lib.models import frozen_base
 from course_lib.pretrain import text_codec
 from course_lib.serving import ct2
 from course_lib.serving.ct2_generate import Ct2Generator
+from course_lib.serving.ct2_score import Ct2Scorer
 from course_lib.settings import config
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
 
@@ -97,6 +101,17 @@ def test_logits_and_greedy_texts_are_those_of_hugging_face(
     assert len({tuple(text) for text in texts}) > 3
     assert [new for (new,) in ours.continue_ids(rows, GREEDY)] == texts
     assert [ours.continue_ids([row], GREEDY)[0][0] for row in rows] == texts
+
+
+def test_bits_are_those_of_hugging_face(memorized: Path, tmp_path: Path) -> None:
+    ct2.export(memorized, tmp_path / "ct2")
+    ours = Ct2Scorer(Ct2Generator(tmp_path / "ct2", threads=1))
+    theirs = FolderScorer(Generator(memorized, text_codec.load))
+    assert ours.max_length == theirs.max_length
+    texts, settings = ["早稲田大学で Deep", "京都" * 30], WindowSettings(window=12, stride=5)
+    found, expected = bits(ours, texts, settings), bits(theirs, texts, settings)
+    assert found.bits == pytest.approx(expected.bits, rel=1e-4)
+    assert (found.tokens, found.lost_characters) == (expected.tokens, expected.lost_characters)
 
 
 def test_smaller_formats(memorized: Path, tmp_path: Path) -> None:

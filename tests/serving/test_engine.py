@@ -7,6 +7,7 @@ from course_lib.errors import UsageError
 from course_lib.generation.prefix_cache import Shape, past
 from course_lib.serving.engine import Engine
 from course_lib.serving.layout import Family
+from course_lib.serving.measure import LENGTH, STEPS, step_seconds
 from course_lib.serving.request import RequestRow
 
 from tests.serving import tiny
@@ -142,3 +143,17 @@ def test_a_text_may_fill_all_positions() -> None:
     assert len(filled) == tiny.POSITIONS - 5
     with pytest.raises(UsageError, match="the model has 64 positions"):
         engine("gpt").check(RequestRow((5,) * 49, 11, task=0))
+
+
+def test_a_measured_step_is_one_of_so_many_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, threads, shapes = tiny.model("gpt"), torch.get_num_threads(), []
+    forward = model.forward
+
+    def counted(ids, **options):
+        shapes.append((tuple(ids.shape), torch.get_num_threads()))
+        return forward(ids, **options)
+
+    monkeypatch.setattr(model, "forward", counted)
+    assert step_seconds(model, 3) > 0
+    assert shapes == [((3, LENGTH), 1), *[((3, 1), 1)] * STEPS]
+    assert torch.get_num_threads() == threads

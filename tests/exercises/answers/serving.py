@@ -1,6 +1,6 @@
 """Other right answers, and wrong ones, to the exercises of chapter 7."""
 
-import json
+from codecs import getincrementaldecoder
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from tests.exercises.answers.folded import Folded
 
 FOLDED = Folded("07_fastertransformer_conversion")
 COURSE, changed = FOLDED.names, FOLDED.changed
-convert, find, request, step = (COURSE[name] for name in ("convert", "find", "request", "step"))
+convert, find, pieces, step = (COURSE[name] for name in ("convert", "find", "pieces", "step"))
 
 
 def by_einsum(weight: torch.Tensor, heads: int, ranks: int, family: str) -> Any:
@@ -66,22 +66,48 @@ def last(right: Any, served: Any) -> str | None:
     )
 
 
-def by_dictionary(**changed: Any) -> Any:
-    """An answer to exercise 3 with other tensors, or other fields of each tensor."""
+def by_decoder(tokens: list[bytes], stop: str) -> list[str]:
+    """An answer to exercise 3 with Python's decoder of a stream."""
+    decoder, text, sent = getincrementaldecoder("utf8")(), "", []
+    for number, token in enumerate(tokens, 1):
+        text += decoder.decode(token)
+        before, found, _ = text.partition(stop)
+        if found:
+            return [*sent, before]
+        held = next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
+        cut = len(text) if number == len(tokens) else len(text) - held
+        sent.append(text[:cut])
+        text = text[cut:]
+    return sent
 
-    def answer(rows: Any, tasks: Any, new: int) -> str:
-        asked = json.loads(request(rows, tasks, new))
-        for one in asked["inputs"]:
-            if callable(change := changed.get(one["name"], changed.get("each"))):
-                one.update(change(one, rows, tasks, new))
-        asked["inputs"] = [one for one in asked["inputs"] if one["name"] not in changed.get("without", ())]
-        return json.dumps(asked | changed.get("whole", {}))
 
-    return answer
+def each_alone(tokens: list[bytes], stop: str) -> list[str]:
+    return [token.decode("utf8", "replace") for token in tokens]
 
 
-def flat(one: Any, *_: Any) -> Any:
-    return {"data": [number for row in one["data"] for number in row]}
+def all_so_far(tokens: list[bytes], stop: str) -> list[str]:
+    return [b"".join(tokens[: number + 1]).decode("utf8", "ignore") for number in range(len(tokens))]
+
+
+def without_stop(tokens: list[bytes], stop: str) -> list[str]:
+    return by_decoder(tokens, "\0")
+
+
+def stop_too_late(tokens: list[bytes], stop: str) -> list[str]:
+    """Sends the beginning of a stop string."""
+    decoder, text, sent = getincrementaldecoder("utf8")(), "", []
+    for token in tokens:
+        new = decoder.decode(token)
+        if stop in text + new:
+            return [*sent, (text + new)[len(text) : max(len(text), (text + new).index(stop))]]
+        sent.append(new)
+        text += new
+    return sent
+
+
+def kept_back(tokens: list[bytes], stop: str) -> list[str]:
+    """Keeps at the end what waits."""
+    return by_decoder([*tokens, b""], stop)[: len(tokens)]
 
 
 def first_when_empty(waiting: Any, running: Any, slots: int) -> Any:
@@ -131,7 +157,7 @@ FEWEST = next(n for n in range(1, 17) if steps_of(step, n) <= steps_of(None, 16)
 RIGHT: dict[int, list[Any]] = {
     1: [by_einsum],
     2: [first(lambda one, other: not (one - other).std() / one.std() < 0.05)],
-    3: [by_dictionary(each=flat), by_dictionary(without=["runtime_top_k"])],
+    3: [by_decoder],
     5: [(FEWEST, LENGTHS), (np.int64(FEWEST), np.array(LENGTHS))],
     6: [(np.str_("fp16"), measure), ("fp16", of_fp16_base)],
 }
@@ -152,21 +178,11 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (last, "name the first wrong module"),
     ],
     3: [
-        (lambda rows, tasks, new: json.loads(request(rows, tasks, new)), "json.dumps makes one"),
-        (by_dictionary(without=["input_lengths"]), "input_lengths missing"),
-        (by_dictionary(runtime_top_k=lambda *_: {"name": "top_k"}), "declares no top_k"),
-        (by_dictionary(each=lambda *_: {"datatype": "INT64"}), "datatype INT64, declared: UINT32"),
-        (by_dictionary(input_ids=lambda one, *_: {"shape": [one["shape"][1]]}), "expected [rows, numbers of a row]"),
-        (by_dictionary(input_ids=lambda one, rows, *_: {"data": rows}), "pad the shorter with 0"),
-        (by_dictionary(input_ids=lambda one, rows, *_: {"shape": [len(rows), 1]}), "but 3 numbers"),
-        (
-            by_dictionary(input_lengths=lambda one, rows, *_: {"data": [[max(map(len, rows))]] * len(rows)}),
-            "of input_ids in row 0 the server reads [9, 0], not [9]",
-        ),
-        (by_dictionary(prompt_learning_task_name_ids=lambda one, rows, *_: {"data": [[1]] * len(rows)}), "reads 1, not 0"),
-        (by_dictionary(runtime_top_k=lambda one, rows, *_: {"data": [[5]] * len(rows)}), "of runtime_top_k in row 0"),
-        (by_dictionary(whole={"outputs": [{"name": "output_ids"}]}), "the answer lacks sequence_length"),
-        (by_dictionary(start_id=None, each=None, whole={"inputs": []}), "missing"),
+        (each_alone, "a character goes out with its last byte"),
+        (all_so_far, "whole characters go out with their token"),
+        (without_stop, "the text ends in front of the stop string"),
+        (stop_too_late, "it may still become the whole"),
+        (kept_back, "with the last token, what waited goes out"),
     ],
     4: [
         (first_when_empty, "as soon as a slot is free"),
