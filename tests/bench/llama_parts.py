@@ -1,4 +1,4 @@
-"""Trains the small model of notebook 4a+ with parts of today's models, each at three rates and with three seeds.
+"""Trains the small model of notebook 4a+ with parts of today's models, each at four rates and with three seeds.
 
 `python -m tests.bench.llama_parts` writes course_lib/pretrain/llama_parts.csv, which 4a+.4 prints; about five minutes on
 a core. Each run has two losses, on two parts of the held-out text: one to choose a rate by, one to judge the kind by. The
@@ -16,7 +16,7 @@ from course_lib import pretrain
 from course_lib.paths import NOTEBOOKS
 
 STEPS, BATCH, SEEDS = 200, 4, (0, 1, 2)
-RATES = {"AdamW": (6e-3, 1.2e-2, 2.4e-2), "Muon": (2.4e-2, 4.8e-2, 9.6e-2)}
+RATES = {"AdamW": (3e-3, 6e-3, 1.2e-2, 2.4e-2), "Muon": (1.2e-2, 2.4e-2, 4.8e-2, 9.6e-2)}
 NOTEBOOK, LAST = "04_gpt2_to_llama", "muon"
 # The set-up, the overview, and cells that train or show.
 LEFT_OUT = {"l04", "l05", "turns", "kv", "parts", "partst", "partsf", "sing"}
