@@ -68,7 +68,8 @@ def last(right: Any, served: Any) -> str | None:
 
 def by_decoder(tokens: list[bytes], stop: str) -> list[str]:
     """An answer to exercise 3 with Python's decoder of a stream."""
-    decoder, text, sent = getincrementaldecoder("utf8")(), "", []
+    decoder, text = getincrementaldecoder("utf8")(), ""
+    sent: list[str] = []
     for number, token in enumerate(tokens, 1):
         text += decoder.decode(token)
         before, found, _ = text.partition(stop)
@@ -95,7 +96,8 @@ def without_stop(tokens: list[bytes], stop: str) -> list[str]:
 
 def stop_too_late(tokens: list[bytes], stop: str) -> list[str]:
     """Sends the beginning of a stop string."""
-    decoder, text, sent = getincrementaldecoder("utf8")(), "", []
+    decoder, text = getincrementaldecoder("utf8")(), ""
+    sent: list[str] = []
     for token in tokens:
         new = decoder.decode(token)
         if stop in text + new:
