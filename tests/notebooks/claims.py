@@ -65,12 +65,12 @@ def zero2(
 
 
 def gptsan(
-    losses: Any, shares: Any, loss: Any, others: Any, at_first: Any, seen: Any, followed: Any, as_words: Any, rows: Any
+    losses: Any, shares: Any, loss: Any, others: Any, early: Any, seen: Any, followed: Any, as_words: Any, rows: Any
 ) -> None:
     assert mean(losses[-10:]) < losses[0] / 4, "it learns"
     assert max(row[1] for row in shares) > 0.1 > max(row[30] for row in shares), "the slot is read at the beginning"
     assert (others > loss.diagonal()).all(), "the true class costs least"
-    assert min(at_first) > 0.6, "the wrong class costs at the beginning"
+    assert min(early) > 0.6, "the wrong class costs at the beginning"
     _, *told = seen  # behind the base's texts
     assert mean(ok for name in told for _, ok in seen[name]) < 0.6, "most texts break"
     assert min(map(mean, followed.values())) > 0.85, "it writes the genre that it is told, by the spout or by words"
