@@ -128,19 +128,23 @@ def texts_by_bits(rows: Sequence[Mapping[str, Any]]) -> Any:
     """
     figure, axis = subplots(height=3.4)
     models = dict.fromkeys(row["model"] for row in rows)
-    for model, colour in zip(models, PLOT_COLORS, strict=False):
+    for model, colour, side in zip(models, PLOT_COLORS, ("right", "left"), strict=False):
         own = [row for row in rows if row["model"] == model]
         above, clean = (np.array([row[name] for row in own]) for name in ("above", "clean"))
         half = 1.96 * np.sqrt(clean * (1 - clean) / np.array([row["texts"] for row in own]))
         axis.errorbar(above, clean, half, fmt="o-", color=colour, capsize=3, label=model)
         for row in own:
             steps = tr("{steps:,.0f} steps", steps=row["steps"])
-            axis.annotate(steps, (row["above"], row["clean"]), (7, 7), textcoords="offset points", color=colour)
+            offset = (-8 if side == "right" else 8, -12)
+            axis.annotate(
+                steps, (row["above"], row["clean"]), offset, textcoords="offset points", color=colour, ha=side
+            )
     axis.set(xscale="log", ylim=(0, 1), xlabel=tr("bits per character above the source"))
     axis.set_ylabel(tr("texts without a contradiction"))
     ticks = (0.005, 0.01, 0.02, 0.04)
     axis.set_xticks(ticks, list(map(str, ticks)))
     axis.set_xticks([], minor=True)
+    axis.set_xlim(0.004, 0.04)
     axis.legend(frameon=False)
     return figure
 
