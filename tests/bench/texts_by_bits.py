@@ -35,7 +35,7 @@ TEXTS, LENGTH, SEED = 256, 250, 1
 
 def documents_read(settings: PretrainConfig, steps: int) -> int:
     """Return the number of documents in the training samples; each begins behind an end-of-document token."""
-    run, number = Gpt2(settings), steps * settings.batch.global_size
+    run, number = Gpt2(settings), steps * settings.batch.resolve(1).total
     samples, (_, end) = run.data(number).train, run.special_ids
     return sum(int((samples[row] == end).sum()) - 1 for row in range(number))
 
@@ -83,10 +83,11 @@ def main() -> None:
             run = seeds.trained(Gpt2, short, short.engine.seed, Path(name) / "run")
             export(run.folder, Path(name) / "model")
             report("GPT-2", steps, documents_read(short, steps), gpt2(Path(name) / "model"))
-    whole = settings.engine.max_steps
+    whole = settings.engine.max_steps or 0
     report("GPT-2", whole, documents_read(settings, whole), gpt2(chapter4.GPT2.path() / "model"))
-    run = chapter5.base_settings()
-    report("GPTSAN", run.engine.max_steps, run.engine.max_steps * run.batch.global_size, base())
+    of_base = chapter5.base_settings()
+    steps = of_base.engine.max_steps or 0
+    report("GPTSAN", steps, steps * of_base.batch.resolve(1).total, base())
 
 
 if __name__ == "__main__":
