@@ -1,4 +1,4 @@
-"""Plots for chapter 5: routing, attention masks, memory and losses. Each function returns a figure."""
+"""Plots for chapter 5: routing, memory, losses and texts. Each function returns a figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,14 +18,14 @@ def routing(probabilities: Matrix, tokens: Sequence[str], fits: Sequence[bool]) 
     """Plot router probabilities [tokens][experts], with a box on each chosen expert and a cross if it was full."""
     # [experts, tokens]
     shown = np.asarray(probabilities).T
-    figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=9.0)
+    figure, axis = subplots(height=1.2 + 0.32 * len(shown), width=10.0)
     image = axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for token, (expert, token_fits) in enumerate(zip(shown.argmax(0), fits, strict=True)):
         colour = BLUE.plot if token_fits else RED.plot
         axis.add_patch(_box(token, expert, colour))
         if not token_fits:
             axis.plot(token, expert, marker="x", color=colour, markersize=9, markeredgewidth=2)
-    axis.set_xticks(range(len(tokens)), tokens)
+    axis.set_xticks(range(len(tokens)), tokens, fontsize=9)
     axis.set_yticks(range(len(shown)), [tr("expert {expert}", expert=expert) for expert in range(len(shown))])
     axis.set(title=tr("□ chosen   × chosen, but full"), xlabel=tr("token, in the order of the text"))
     figure.colorbar(image, ax=axis, label=tr("probability"))
@@ -47,30 +47,6 @@ def expert_load(loads: Mapping[str, Matrix]) -> Any:
         axis.set_yticks(range(layers), [tr("layer {layer}", layer=layer) for layer in range(layers)])
         axis.set(title=tr(name), xlabel="" if few else tr("expert"))
     figure.colorbar(image, ax=axes, label=tr("share of the tokens"))
-    return figure
-
-
-def visibility(masks: Mapping[str, Matrix], tokens: Sequence[str]) -> Any:
-    """Plot attention masks [tokens][tokens], one panel per mask."""
-    from matplotlib.patches import Patch
-
-    kinds = {
-        tr("the token itself and those before it"): BLUE.plot,
-        tr("tokens after it, visible in the prefix"): ORANGE.plot,
-    }
-    before, after = kinds.values()
-    figure, axes = subplots(len(masks), 1.2 + 0.36 * len(tokens), 0.7 + 0.42 * len(masks) * len(tokens))
-    axes = np.atleast_1d(axes)
-    for axis, (name, mask) in zip(axes, masks.items(), strict=True):
-        for row, column in np.argwhere(np.asarray(mask, dtype=bool)):
-            axis.add_patch(_box(column, row, after if column > row else before, fill=True))
-        axis.set(xlim=(-0.5, len(tokens) - 0.5), ylim=(len(tokens) - 0.5, -0.5), title=tr(name), aspect="equal")
-        axis.set_xticks(range(len(tokens)), tokens, fontsize=9)
-        axis.set_yticks(range(len(tokens)), tokens if axis is axes[0] else [], fontsize=9)
-        axis.set_xlabel(tr("token that is read"))
-    axes[0].set_ylabel(tr("token that reads"))
-    keys = [Patch(color=colour, label=name) for name, colour in kinds.items()]
-    figure.legend(handles=keys, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return figure
 
 
@@ -144,15 +120,42 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
     return figure
 
 
+def texts_by_bits(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Plot the share of texts without a contradiction against the bits per character above the source.
+
+    A row has the `model`, its training `steps`, what it needs `above` the source, and the share `clean` of `texts`.
+    Bars are 95 % intervals.
+    """
+    figure, axis = subplots(height=3.4)
+    models = dict.fromkeys(row["model"] for row in rows)
+    for model, colour, side in zip(models, PLOT_COLORS, ("right", "left"), strict=False):
+        own = [row for row in rows if row["model"] == model]
+        above, clean = (np.array([row[name] for row in own]) for name in ("above", "clean"))
+        half = 1.96 * np.sqrt(clean * (1 - clean) / np.array([row["texts"] for row in own]))
+        axis.errorbar(above, clean, half, fmt="o-", color=colour, capsize=3, label=model)
+        for row in own:
+            steps = tr("{steps:,.0f} steps", steps=row["steps"])
+            offset = (-8 if side == "right" else 8, -12)
+            axis.annotate(
+                steps, (row["above"], row["clean"]), offset, textcoords="offset points", color=colour, ha=side
+            )
+    axis.set(xscale="log", ylim=(0, 1), xlabel=tr("bits per character above the source"))
+    axis.set_ylabel(tr("texts without a contradiction"))
+    ticks = (0.005, 0.01, 0.02, 0.04)
+    axis.set_xticks(ticks, list(map(str, ticks)))
+    axis.set_xticks([], minor=True)
+    axis.set_xlim(0.004, 0.04)
+    axis.legend(frameon=False)
+    return figure
+
+
 def _number(axis: Any, column: int, row: int, word: str, dark: bool) -> None:
     """Write text into the cell of a matrix: white in a dark cell, black in others."""
     axis.text(column, row, word, ha="center", va="center", color="white" if dark else "black")
 
 
-def _box(column: float, row: float, colour: str, fill: bool = False) -> Any:
-    """Return a rectangle for a matrix cell, either outlined or filled."""
+def _box(column: float, row: float, colour: str) -> Any:
+    """Return an outlined rectangle for a matrix cell."""
     from matplotlib.patches import Rectangle
 
-    half = 0.45 if fill else 0.47
-    corner = (column - half, row - half)
-    return Rectangle(corner, 2 * half, 2 * half, fill=fill, color=colour, linewidth=0 if fill else 1.8)
+    return Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, fill=False, color=colour, linewidth=1.8)

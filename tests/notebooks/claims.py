@@ -72,15 +72,20 @@ def zero2(
     assert muon[2] < adamw[-1], "Muon is below AdamW's last loss after 60 steps"
 
 
-def gptsan(losses: Any, shares: Any, loss: Any, others: Any, more: Any, seen: Any, clean: Any) -> None:
+def gptsan(
+    losses: Any, shares: Any, loss: Any, others: Any, early: Any, seen: Any, followed: Any, as_words: Any, rows: Any
+) -> None:
     assert mean(losses[-10:]) < losses[0] / 4, "it learns"
     assert max(row[1] for row in shares) > 0.1 > max(row[30] for row in shares), "the slot is read at the beginning"
     assert (others > loss.diagonal()).all(), "the true class costs least"
-    assert more[1] > 0.8 * more[-1], "the wrong class costs at the beginning"
+    assert min(early) > 0.6, "the wrong class costs at the beginning"
     _, *told = seen  # behind the base's texts
-    obeys = [verdict.genre == name for name in told for verdict, _ in seen[name]]
-    assert mean(obeys) > 0.85, "it writes the genre that it is told"
-    assert mean(ok for name in told for ok in clean[name]) < 0.6, "most texts break"
+    assert mean(ok for name in told for _, ok in seen[name]) < 0.6, "most texts break"
+    assert min(map(mean, followed.values())) > 0.85, "it writes the genre that it is told, by the spout or by words"
+    assert min(as_words) > 0.5, "words are stronger than the spout"
+    *gpt2, base = rows
+    near = min(gpt2, key=lambda row: abs(row["above"] - base["above"]))
+    assert abs(near["clean"] - base["clean"]) < 0.1, "at the same distance from the source, as many texts are clean"
 
 
 def prefix(
