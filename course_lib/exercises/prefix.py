@@ -328,7 +328,7 @@ CHAPTER = Chapter(
             "Worse is a length whose interval lies wholly below 0.",
         ),
         (20, [1, 2, 5, 20]),
-        "1, 2, 5 and 20 positions have 32, 30, 35 and 71 % of the judging answers exact: the shorter ones fall behind. "
+        "On one base, 1, 2, 5 and 20 positions had 32, 30, 35 and 71 % of the judging answers exact. "
         "Each position takes room in every request. After more steps the lengths differ less.",
     ),
     Exercise(

@@ -49,7 +49,8 @@ def losses(
             axis.plot(*zip(*points, strict=True), style, color=colour, label=name)
         axis.axhline(without[task], color=GREY.plot, linestyle="--", label=tr("held out, without prefix"))
         axis.set(title=tr(task), xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
-        axis.set_ylim(bottom=0)
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.legend(frameon=False, fontsize=9)
     return figure
 
@@ -87,9 +88,10 @@ def answers(rows: Sequence[Mapping[str, str]]) -> Any:
             for row in (row for row in judged if row["way"] == way):
                 heights = np.arange(len(names)) + 0.18 * (number - (len(ways) - 1) / 2)
                 values = [int(row[name]) for name in names]
-                label = tr(way) if row["seed"] in ("", "1") else None
+                label = tr(way) if row["seed"] in ("", "0") else None
                 axis.plot(values, heights, "o", color=PLOT_COLORS[number], markersize=7, label=label)
         axis.set(xlim=(-0.04 * most, 1.04 * most), ylim=(len(names) - 0.4, -0.6))
+        axis.set_xticks(range(0, most + 1, most // 4))
         axis.set_yticks(range(len(names)), [tr(name) for name in names])
     axes[0].set(xlabel=tr("right answers of 20"))
     axes[1].set(xlabel=tr("answers of 100 that are one sentence"))
