@@ -56,22 +56,27 @@ class Bench:
         """The cache of a prompt with examples."""
         return cache_values(self.base, self.codec.prompt(instructions.examples()))
 
+    def opening(self, way: str) -> Sequence[int]:
+        """What precedes a text: a prefix was trained without the begin-of-text token."""
+        return () if way == "prefix" else self.codec.opening
+
     def encoded(self, pairs: Sequence[Instruction], opening: Sequence[int]) -> list[Any]:
-        """What is read and learned of each pair; `opening` precedes a text without a prefix."""
+        """What is read and learned of each pair."""
         encode, end = self.codec.encode, self.codec.tokenizer.eos_token_id
         return [self.names["example"]([*opening, *encode(pair.prompt)], encode(pair.target), end) for pair in pairs]
 
     def trained(self, way: str, rate: float, seed: int) -> tuple[Callable[[Tensor], Tensor], Any, float]:
         """Train; return what gives the logits for ids, the trained rows or model, and the seconds of a core."""
         began = time.process_time()
-        model: Any = None
+        model: Any
+        forward: Callable[[Tensor], Tensor]
         if way == "prefix":
-            opening, model = (), self.shots().requires_grad_()
+            model = self.shots().requires_grad_()
             forward, trained = partial(self.names["with_prefix"], self.base, model), [model]
         else:
-            opening, model = self.codec.opening, copy.deepcopy(self.base).requires_grad_()
+            model = copy.deepcopy(self.base).requires_grad_()
             forward, trained = (lambda ids: model(ids).logits), list(model.parameters())
-        drawn = batches(self.encoded(self.train, opening), STEPS, seed, BATCH)
+        drawn = batches(self.encoded(self.train, self.opening(way)), STEPS, seed, BATCH)
         losses = self.names["learn"](forward, trained, drawn, rate)
         print(f"{way} {rate} seed {seed}: loss {losses[0]:.2f} → {losses[-1]:.2f}", flush=True)
         return forward, model, time.process_time() - began
@@ -133,7 +138,7 @@ class Bench:
                 if counts is None:
                     forward, trained, seconds = self.trained(way, rate, 0)
                     kept[way, rate] = trained, seconds
-                    asked = self.encoded(self.choose, () if way == "prefix" else self.codec.opening)
+                    asked = self.encoded(self.choose, self.opening(way))
                     counts = self.counted(self.choose, right(forward, asked))
                     self.write("choose", way, rate, 0, counts, "", seconds)
                 found[rate] = sum(counts.values())
@@ -141,7 +146,10 @@ class Bench:
         for seed in seeds:
             for way, rate in best.items():
                 if self.known("judge", way, rate, seed) is None:
-                    trained, seconds = (seed == 0 and kept.get((way, rate))) or self.trained(way, rate, seed)[1:]
+                    if seed == 0 and (way, rate) in kept:
+                        trained, seconds = kept[way, rate]
+                    else:
+                        _, trained, seconds = self.trained(way, rate, seed)
                     given = (trained, self.base) if way == "prefix" else (None, trained)
                     self.judged(way, rate, seed, self.answers(*given, False), seconds)
 
