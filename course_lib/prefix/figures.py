@@ -51,7 +51,10 @@ def losses(
         axis.set(title=tr(task), xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
-        axis.legend(frameon=False, fontsize=9)
+    handles = {
+        label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
 
 

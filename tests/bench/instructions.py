@@ -43,7 +43,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.generator = Generator(aozora.folder(), text_codec.load, dtype=torch.float32)
-        self.base, self.codec = self.generator.model.requires_grad_(False), self.generator.codec
+        self.base, self.codec = self.generator.model.requires_grad_(False), text_codec.load(aozora.folder())
         self.train, self.choose, self.judge = instructions.parts()
         names: dict[str, Any] = {"torch": torch, "nn": nn, "device": "cpu"}
         self.names = Folded(NOTEBOOK, **names).names
@@ -150,8 +150,8 @@ class Bench:
                         trained, seconds = kept[way, rate]
                     else:
                         _, trained, seconds = self.trained(way, rate, seed)
-                    given = (trained, self.base) if way == "prefix" else (None, trained)
-                    self.judged(way, rate, seed, self.answers(*given, False), seconds)
+                    rows, model = (trained, self.base) if way == "prefix" else (None, trained)
+                    self.judged(way, rate, seed, self.answers(rows, model, False), seconds)
 
 
 if __name__ == "__main__":
