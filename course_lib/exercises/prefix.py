@@ -1,8 +1,9 @@
-"""Exercises for chapter 6: a prefix in the cache, labels, exact answers, LoRA, a batch with prefixes, two trainings.
+"""Exercises for chapter 6: a prefix in the cache, labels, exact answers, LoRA, a blind reading, two trainings.
 
 The learner's functions are compared with the library's cache (prefix_cache.py) and with peft.
 """
 
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,10 +15,13 @@ from typing import Any
 from course_lib.exercises import SEE_FOLDED_CELL, Chapter, Code, Exercise, from_notebook
 from course_lib.exercises.answers import compare
 from course_lib.language.words import tr, tr_noop
+from course_lib.prefix.writers import key
 
 # Exercise 6.6: how many lengths to try, how many times the shortest the longest is at least, the steps of a training,
 # its seeds, and the pairs that choose the best length.
 LENGTHS, RANGE, STEPS, SEEDS, CHOOSING = 3, 4, 200, (1, 2, 3), 50
+# Exercise 6.5: texts of which the writer is to be found.
+READ = 8
 # Exercise 6.7: share of exact answers that is wanted.
 POLITE = 0.9
 
@@ -125,10 +129,18 @@ def _check_lora(answer: Any) -> str | None:
     return compare(found, right, mistakes, "peft")
 
 
-def slots(prefix: int, tokens: int, longest_prefix: int, longest_tokens: int) -> tuple[list[int], list[int]]:
-    """Return the attention mask for a sequence in a batch, and the positions of its tokens."""
-    mask = [0] * (longest_prefix - prefix) + [1] * prefix + [0] * (longest_tokens - tokens) + [1] * tokens
-    return mask, [prefix + index for index in range(tokens)]
+# Exercise 6.5: who wrote which text
+def _check_guesses(answer: Any) -> str | None:
+    from course_lib.prefix.writers import WRITERS
+
+    letters, right = [name[0] for name in WRITERS], key()
+    if len(answer) != len(right) or not set(answer) <= set(letters):
+        return tr("hand in {number} letters, each {first} or {second}.",
+                  number=len(right), first=letters[0], second=letters[1])  # fmt: skip
+    if (hits := sum(map(operator.eq, answer, right))) < READ:
+        return tr("{hits} of {number} are as the key has them, {wanted} are wanted; read the endings of the sentences.",
+                  hits=hits, number=len(right), wanted=READ)  # fmt: skip
+    return None
 
 
 @cache
@@ -243,14 +255,6 @@ EXAMPLE_CASES = (
      "at 7 the model predicts the target; what it predicts before is not learned"),
 )  # fmt: skip
 
-# Exercise 6.5: slots
-SLOTS_CASES = (
-    ((2, 3, 2, 3), ([1, 1, 1, 1, 1], [2, 3, 4]), "the tokens' positions come after the prefix"),
-    ((2, 3, 2, 5), ([1, 1, 0, 0, 1, 1, 1], [2, 3, 4]), "the text is padded on the left, after the prefix"),
-    ((2, 3, 4, 3), ([0, 0, 1, 1, 1, 1, 1], [2, 3, 4]),
-     "the prefix is padded on the left, too, and padding takes no position"),
-)  # fmt: skip
-
 POLITE_ROWS = """(
     swapped := [example(pair.target, pair.prompt, end) for pair in plain.train],
     rows := cache_values(model, 20).requires_grad_(),
@@ -305,16 +309,14 @@ CHAPTER = Chapter(
         f"{SEE_FOLDED_CELL} At the start B is 0: the layer is unchanged, and the first gradient reaches B alone.",
     ),
     Exercise(
-        "write a function slots(prefix, tokens, longest_prefix, longest_tokens): a row's attention mask in a batch, "
-        "and its tokens' positions",
-        SLOTS_CASES,
+        "who wrote each of the ten texts? A text of ten letters: d for dowa, t for tantei",
+        _check_guesses,
         (
-            "The first columns are those of the longest prefix, the others those of the longest text; "
-            "both parts are padded on the left with 0.",
-            "Padding does not count: the position of the first token is `prefix`, however wide the batch is.",
+            "Who reads to children speaks to them politely: look at the end of each sentence.",
+            "ました and です: dowa. た, だ and である in the narration: tantei.",
         ),
-        slots,
-        "In this way a server answers requests for different tasks in one batch: each row sees only its own prefix.",
+        key(),
+        "The prefixes have learned a register more than a genre: few of tantei's texts have a crime.",
     ),
     Exercise(
         f"choose the shortest length that {STEPS} steps do not make worse than the best, from at least {LENGTHS} that "
@@ -334,7 +336,7 @@ CHAPTER = Chapter(
         _check_polite,
         (
             "Swap the two parts: example(pair.target, pair.prompt, end) for each pair of plain.train.",
-            "New rows, batches(swapped, 400, 1) and learn(…) as in 6.5, at the same rate; hand in the rows themselves.",
+            "New rows, batches(swapped, 400, 1) and learn(…) as in 6.4, at the same rate; hand in the rows themselves.",
         ),
         Code(POLITE_ROWS),
         "The same base, the same loop: only the pairs are others.",

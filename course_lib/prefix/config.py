@@ -154,7 +154,7 @@ class PrefixConfig(RunConfig):
 class QuickConfig:
     """Settings for the short runs of the notebook, in one process."""
 
-    steps: int = setting(200, "steps of a run", ge=1)
+    steps: int = setting(100, "steps of a run", ge=1)
     dtype: Literal["fp32", "bf16"] = setting("fp32", "number format of the base in these runs")
     rates: dict[Way, tuple[float, ...]] = setting(RATES, "learning rates to try for each compared way of training")
 

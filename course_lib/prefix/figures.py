@@ -7,6 +7,7 @@ import numpy as np
 
 from course_lib.language.words import tr
 from course_lib.notebooks.plot import BLUE, GREEN, GREY, ORANGE, PLOT_COLORS, subplots
+from course_lib.prefix.instructions import KINDS
 
 
 def visibility(tokens: Sequence[str], length: int) -> Any:
@@ -48,8 +49,12 @@ def losses(
             axis.plot(*zip(*points, strict=True), style, color=colour, label=name)
         axis.axhline(without[task], color=GREY.plot, linestyle="--", label=tr("held out, without prefix"))
         axis.set(title=tr(task), xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
-        axis.set_ylim(bottom=0)
-        axis.legend(frameon=False, fontsize=9)
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+    handles = {
+        label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
 
 
@@ -70,4 +75,29 @@ def comparison(shares: Mapping[str, Sequence[float]], differences: Mapping[str, 
     axes[1].set(xlabel=tr("difference, with its 95 % interval [points]"))
     for axis, rows in zip(axes, (shares, differences), strict=True):
         axis.set_ylim(len(rows) - 0.5, -0.5)
+    return figure
+
+
+def answers(rows: Sequence[Mapping[str, str]]) -> Any:
+    """Plot the right answers to the judging questions by kind, and the answers that are one sentence, of each way.
+
+    `rows` are those of instructions.csv; a way has a row for each seed.
+    """
+    judged = [row for row in rows if row["part"] == "judge"]
+    ways = list(dict.fromkeys(row["way"] for row in judged))
+    figure, axes = subplots(2, height=3.4, width=9.0)
+    for axis, names, most in ((axes[0], KINDS, 20), (axes[1], ("format",), 100)):
+        for number, way in enumerate(ways):
+            for row in (row for row in judged if row["way"] == way):
+                heights = np.arange(len(names)) + 0.18 * (number - (len(ways) - 1) / 2)
+                values = [int(row[name]) for name in names]
+                label = tr(way) if row["seed"] in ("", "0") else None
+                axis.plot(values, heights, "o", color=PLOT_COLORS[number], markersize=7, label=label)
+        axis.set(xlim=(-0.04 * most, 1.04 * most), ylim=(len(names) - 0.4, -0.6))
+        axis.set_xticks(range(0, most + 1, most // 4))
+        axis.set_yticks(range(len(names)), [tr(name) for name in names])
+    axes[0].set(xlabel=tr("right answers of 20"))
+    axes[1].set(xlabel=tr("answers of 100 that are one sentence"))
+    axes[1].set_yticks([])
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure

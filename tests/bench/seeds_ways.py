@@ -1,4 +1,4 @@
-"""Notebook 06's comparison of a prefix, LoRA and all weights (6.10) on tiny GPT-2 bases of several seeds, for 200 and 400 steps.
+"""Notebook 06's comparison of a prefix, LoRA and all weights (6.8) on tiny GPT-2 bases of several seeds, for 200 and 400 steps.
 
     python -m tests.bench.seeds_ways [--seeds 1 2 3]
 

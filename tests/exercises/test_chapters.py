@@ -6,9 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, llama, prefix, pretrain, serving, subword
-from course_lib.generation.prefix_cache import Shape, past, positions
 from course_lib.prefix.data import Sample
 from course_lib.prefix.samples import collate, rows
 from course_lib.serving.text_stream import NewToken, Piece, TextStream
@@ -90,13 +88,6 @@ def test_the_answers_of_chapter_six_are_those_of_the_library() -> None:
             batch["input_ids"][0].tolist(),
             batch["labels"][0].tolist(),
         )
-    lengths, texts = [2, 0, 4], [3, 5, 1]
-    _, front = past([torch.zeros(n, 8) if n else None for n in lengths], Shape(1, 2, 2), torch.float32, "cpu")
-    text = torch.tensor([[0] * (5 - n) + [1] * n for n in texts])
-    position_ids = positions(torch.tensor(lengths), text)
-    for row, (length, tokens) in enumerate(zip(lengths, texts)):
-        mask = torch.cat([front, text], 1)[row].tolist()
-        assert prefix.slots(length, tokens, 4, 5) == (mask, position_ids[row, 5 - tokens :].tolist())
 
 
 def streamed(tokens: list[bytes], stop: str) -> list[str]:

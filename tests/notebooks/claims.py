@@ -89,19 +89,22 @@ def gptsan(
 
 
 def prefix(
-    losses: Any, logged: Any, answered: Any, titles: Any, frequent: Any, correct: Any, together: Any,
-    results: Any, differences: Any,
+    losses: Any, logged: Any, answered: Any, titles: Any, frequent: Any, correct: Any, results: Any, differences: Any,
+    few_shot: Any, costs: Any, falling: Any,
 ) -> None:  # fmt: skip
     assert abs(mean(losses[10:20]) - logged[20]) < 1e-3, "the loop's losses are DeepSpeed's"
-    plain_base, plain_prefix, title_base, title_prefix, our_rows = map(mean, answered.values())
+    plain_base, plain_prefix, title_base, title_prefix, our_rows, examples = map(mean, answered.values())
     assert max(plain_base, title_base) < 0.05 and min(plain_prefix, title_prefix, our_rows) > 0.9, "the tasks work"
+    assert examples < 0.3, "a prompt with examples does not replace training"
     assert titles.count(frequent) < 10, "no title can be guessed"
     assert sum(correct) < 10 and len(correct) == 200, "sentences from outside the world are not for this base"
-    assert not together[1].endswith("ました。") and together[1] != together[2], "a prefix changes the answer"
     rows, low_rank, whole = ([mean(run) for run in runs] for runs in results.values())
     assert min(whole) > max(rows + low_rank), "all weights are best"
     _, *lows = (low for _, low, _ in differences.values())  # behind LoRA − prefix
-    assert min(lows) > 0, f"no interval holds 0: {differences}"
+    assert min(lows) > 0, f"all weights are best beyond chance: {differences}"
+    assert sum(few_shot) < 10, "nor does the real model answer behind examples"
+    assert max(costs["ours"], costs["dowa"]) < costs["none"] < costs["tantei"], "each has learned its genre"
+    assert falling[-1] < falling[0], "it learns"
 
 
 def conversion(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from course_lib.exercises import prefix
+from course_lib.prefix import writers
 from torch import Tensor, nn
 
 from tests.exercises.answers.folded import Folded
@@ -42,9 +42,10 @@ def without_effect(layer: nn.Linear, inputs: int, outputs: int, rank: int) -> li
     return [nn.Parameter(torch.randn(rank, inputs)), nn.Parameter(torch.zeros(outputs, rank))]
 
 
-def layout(length: int, tokens: int, widest: int, longest: int) -> tuple[list[int], list[int]]:
-    mask = [int(at >= widest - length) for at in range(widest)] + [int(at >= longest - tokens) for at in range(longest)]
-    return mask, list(range(length, length + tokens))
+def changed_letters(number: int) -> str:
+    """The key with its first letters exchanged."""
+    right = writers.key()
+    return right[:number].translate(str.maketrans("dt", "td")) + right[number:]
 
 
 # length → for each held-out pair, the share of seeds that are right: 50 choose the best length, 50 judge
@@ -66,7 +67,7 @@ NAMES: dict[str, Any] = {
 RIGHT: dict[int, list[Any]] = {
     2: [labels],
     3: [exact, lambda logits, labels: torch.tensor(exact(logits, labels))],
-    5: [layout],
+    5: [writers.key(), list(writers.key()), changed_letters(2)],
     6: [(np.int64(8), np.array([4, 8, 1])), (torch.tensor(20), torch.tensor([1, 2, 20])), (2, [2, 20, 30])],
     7: [torch.ones(20, 4), nn.Parameter(torch.ones(3, 4))],
 }  # fmt: skip
@@ -112,10 +113,9 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (changed("lora_ours", ("2 * (x", "3 * (x")), "from peft"),
     ],
     5: [
-        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], list(range(t))), "come after the prefix"),
-        (lambda p, t, mp, mt: ([1] * p + [0] * (mp - p) + [1] * t + [0] * (mt - t), [*range(p, p + t)]), "padded on the left, after"),
-        (lambda p, t, mp, mt: ([0] * (mp + mt - p - t) + [1] * (p + t), [*range(p, p + t)]), "after the prefix"),
-        (lambda p, t, mp, mt: (prefix.slots(p, t, mp, mt)[0], [*range(mp, mp + t)]), "padding takes no position"),
+        (changed_letters(3), "7 of 10"),
+        (writers.key()[:9], "hand in 10 letters"),
+        (changed_letters(0).upper(), "each d or t"),
     ],
     6: [
         (5, "The task: choose the shortest length"),
