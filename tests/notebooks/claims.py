@@ -103,7 +103,7 @@ def prefix(
     _, *lows = (low for _, low, _ in differences.values())  # behind LoRA − prefix
     assert min(lows) > 0, f"all weights are best beyond chance: {differences}"
     assert sum(few_shot) < 10, "nor does the real model answer behind examples"
-    assert max(costs["ours"], costs["dowa"]) < costs["none"] < costs["tantei"], "each has learned its genre"
+    assert max(costs["ours"], costs["dowa"]) < min(costs["none"], costs["tantei"]), "both have learned fairy tales"
     assert falling[-1] < falling[0], "it learns"
 
 
