@@ -46,7 +46,7 @@ def by_hand(log: Any, verdicts: Any, right: Any, back: Any, without: Any, points
 
 def llama(judged: Any, runs: Any) -> None:
     means = {name: mean(losses) for name, losses in judged.items()}
-    assert means["Llama, AdamW"] < means["no positions, AdamW"] < means["table, AdamW"], "rotary positions help most"
+    assert means["Llama, AdamW"] < means["no positions, AdamW"] < means["table, AdamW"], "rotary positions beat a table"
     muon = [means.pop("GPT-2, Muon"), means.pop("Llama, Muon")]
     assert max(muon) < min(means.values()) and abs(muon[0] - muon[1]) < 0.2, "Muon helps both, GPT-2 more"
     assert all(len(both[0]) == len(both[1]) == 3 for rates in runs.values() for both in rates.values())
