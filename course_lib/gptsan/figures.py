@@ -121,7 +121,7 @@ def loss_matrix(losses: Matrix, names: Sequence[str]) -> Any:
 
 
 def texts_by_bits(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Plot the share of texts without a contradiction against the bits per character above the source.
+    """Plot the share of clean texts against the bits per character above the source.
 
     A row has the `model`, its training `steps`, what it needs `above` the source, and the share `clean` of `texts`.
     Bars are 95 % intervals.
@@ -140,7 +140,7 @@ def texts_by_bits(rows: Sequence[Mapping[str, Any]]) -> Any:
                 steps, (row["above"], row["clean"]), offset, textcoords="offset points", color=colour, ha=side
             )
     axis.set(xscale="log", ylim=(0, 1), xlabel=tr("bits per character above the source"))
-    axis.set_ylabel(tr("texts without a contradiction"))
+    axis.set_ylabel(tr("clean texts"))
     ticks = (0.005, 0.01, 0.02, 0.04)
     axis.set_xticks(ticks, list(map(str, ticks)))
     axis.set_xticks([], minor=True)
