@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+import time
 from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
@@ -39,14 +40,32 @@ def skip_shared_memory() -> None:
 
 
 def remove_stale_locks() -> None:
-    """Remove lock files for compiled torch extensions that no process has open (/proc): they would block every run."""
-    locks = {lock.resolve() for lock in build_root().glob("*/lock")}
+    """Remove lock files for compiled torch extensions that no process has open (/proc): they would block every run.
+
+    Whoever holds a lock closes it, and then removes it: between the two, a living lock looks like a stale one. So a lock
+    is stale if the same file is seen unopened twice.
+    """
+    stale = _unopened_locks()
+    if stale:
+        time.sleep(0.1)
+        stale = stale & _unopened_locks()
+    for lock, number, _ in stale:
+        with suppress(FileNotFoundError):
+            if lock.stat().st_ino == number:
+                lock.unlink()
+
+
+def _unopened_locks() -> set[tuple[Path, int, int]]:
+    """Return the lock files that no process has open, with the number of the file and the time of its change."""
+    locks = {}
+    for lock in build_root().resolve().glob("*/lock"):
+        with suppress(FileNotFoundError):
+            status = lock.stat()
+            locks[lock] = (lock, status.st_ino, status.st_ctime_ns)
     if not locks or not Path("/proc/self/fd").is_dir():
-        return
-    open_files = set()
+        return set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         # The process may have exited or may belong to another user.
         with suppress(OSError):
-            open_files.add(link.readlink())
-    for lock in locks - open_files:
-        lock.unlink(missing_ok=True)
+            locks.pop(link.readlink(), None)
+    return set(locks.values())

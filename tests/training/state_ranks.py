@@ -167,13 +167,13 @@ def one(folder: Path, case: Case, start: str, end: str, chosen: RunConfig, rank:
 
 def main(out: Path, *pairs: str) -> None:
     CPU_Accelerator.is_fp16_supported = lambda _: True
+    ports = iter(os.environ["GROUP_PORTS"].split())
     for (name, case), pair in itertools.product(CASES.items(), pairs):
         start, end = pair.split(":")
         if start == "deepspeed" and case.stage == 0:
             continue
         chosen = settings(case)
-        # Of two ranks, one may ask for the next group while the other still has the store of the last one.
-        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+        os.environ["MASTER_PORT"] = next(ports)
         with joined(chosen) as rank:
             one(out / name, case, start, end, chosen, rank)
 

@@ -65,7 +65,7 @@ def train(runs: dict[str, Run], number: int, resume: bool) -> None:
         launch = replace(run.settings.launch, ranks=number)
         file.write_text(config.to_yaml(replace(run.settings, launch=launch)), encoding="utf8")
         words += [run.command, str(file)]
-    ranks.launch(SCRIPT, *words, ranks=number)
+    ranks.launch(SCRIPT, *words, ranks=number, groups=len(runs))
 
 
 def keep(run: Path, step: int) -> None:

@@ -1,6 +1,7 @@
 """What killed runs leave behind does not stop the next one."""
 
 import os
+import time
 
 import pytest
 from course_lib.training import extensions
@@ -30,3 +31,21 @@ def test_a_lock_that_a_process_holds_stays(lock):
     extensions.remove_stale_locks()
     assert lock.exists()
     baton.release()
+
+
+def test_a_lock_that_is_being_released_stays(lock):
+    """Between its close and its removal no process has it open: a rank whose lock another had removed there crashed."""
+    end = time.monotonic() + 3
+    child = os.fork()
+    if not child:
+        while time.monotonic() < end:
+            extensions.remove_stale_locks()
+        os._exit(0)
+    released = 0
+    while time.monotonic() < end:
+        baton = FileBaton(str(lock))
+        assert baton.try_acquire()
+        baton.release()
+        released += 1
+    os.waitpid(child, 0)
+    assert released > 1000

@@ -59,7 +59,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints of two ranks, which one rank and four ranks loaded and saved, and then two ranks again."""
     out = tmp_path_factory.mktemp("saved")
     for number, pairs in ((2, ["new:a"]), (1, ["a:b", "deepspeed:f"]), (4, ["a:c"]), (2, ["b:d", "c:e"])):
-        ranks.launch(SCRIPT, str(out), *pairs, ranks=number)
+        ranks.launch(SCRIPT, str(out), *pairs, ranks=number, groups=len(NAMES) * len(pairs))
     return out
 
 

@@ -85,7 +85,7 @@ def train_on_two_ranks(runs: dict[str, Run]) -> None:
         file = folder.with_suffix(".yaml")
         file.write_text(config.to_yaml(run.settings), encoding="utf8")
         words += [run.command, str(file)]
-    ranks.launch(SCRIPT, *words, ranks=2)
+    ranks.launch(SCRIPT, *words, ranks=2, groups=len(runs))
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ KINDS: dict[str, type[Run]] = {kind.command: kind for kind in (Gpt2, GPTSanRun, 
 
 
 def main(resume: bool, commands: list[str], files: list[Path]) -> None:
+    ports = iter(os.environ["GROUP_PORTS"].split())
     for command, file in zip(commands, files, strict=True):
         kind = KINDS[command]
-        # Of two ranks, one may ask for the next group while the other still has the store of the last one.
-        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
+        os.environ["MASTER_PORT"] = next(ports)
         train(kind(config.load(kind.settings_class, file)), resume, lambda _: None)
 
 
