@@ -193,7 +193,9 @@ MIXED: list[Callable[[int], str]] = [
     lambda n: "{{convert|1" + "|x|1" * n + "|m}}",
     lambda n: "'" * n + "<sup>" + "1" * n + "x</sup>" * 2,
 ]
-PAGES = [partial(shape, o, c) for shape in SHAPES for o, c in OPENINGS.items()] + MIXED
+NESTED = [partial(shape, o, c) for shape in SHAPES for o, c in OPENINGS.items()]
+PAGES = [pytest.param(page, marks=pytest.mark.rehearse, id=repr(page(2))) for page in NESTED]
+PAGES += [pytest.param(page, id=repr(page(2))) for page in MIXED]
 
 
 def seconds(page: str) -> float:
@@ -203,7 +205,7 @@ def seconds(page: str) -> float:
     return time.thread_time() - started
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: repr(page(2)))
+@pytest.mark.parametrize("page", PAGES)
 def test_time_grows_with_the_page(page: Callable[[int], str]) -> None:
     """16 times the page takes about 16 times the time; if the time grew with the square, it would take 256 times.
 

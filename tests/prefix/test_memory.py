@@ -56,7 +56,7 @@ def test_parameters(tmp_path, architecture, method):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("again", "dtype"), [("none", "fp32"), ("none", "bf16"), ("full", "bf16")])
 @pytest.mark.parametrize("method", ["mlp", "full"])
-@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("autocast", [pytest.param(False, marks=pytest.mark.rehearse), True])
 def test_activations_and_logits_are_what_pytorch_allocates(
     tmp_path, monkeypatch, architecture, again, dtype, method, autocast
 ):

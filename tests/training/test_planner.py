@@ -142,7 +142,7 @@ MODELS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("attention", [pytest.param("eager", marks=pytest.mark.rehearse), "sdpa"])
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("autocast", [False, pytest.param(True, marks=pytest.mark.rehearse)])
 def test_activations_and_logits_are_what_pytorch_allocates(monkeypatch, kind, attention, recompute, autocast):
     """In bf16 as under DeepSpeed, and with fp32 weights under autocast as without it."""
     norms_as_on_a_gpu(monkeypatch)
@@ -180,7 +180,7 @@ WEIGHTS = {"logits": (3, 64, 1500, 128, 4), "matrices": (6, 128, 300, 16, 1), "e
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("accumulation", [pytest.param(1, marks=pytest.mark.rehearse), 2])
 def test_a_step_without_deepspeed_is_what_pytorch_allocates(weight, optimizer, dtype, accumulation):
     """States to the byte, and the peak of a step: forward and backward passes, clipping, optimizer."""
     layers, width, vocabulary, length, micro = WEIGHTS[weight]
