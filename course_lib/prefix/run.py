@@ -70,6 +70,8 @@ class PrefixRun(Run):
         length, text = self.settings.model.length, self.settings.model.warm_start_text
         if text is None:
             return None
+        if not self.settings.model.warm_start_steps:
+            raise UsageError("model.warm_start_steps: 0 is not allowed with model.warm_start_text; allowed: 1 or more")
         ids = self.codec.prompt(text)
         if len(ids) < length:
             raise UsageError(f"model.warm_start_text: {len(ids)} tokens; allowed: at least model.length, {length}")

@@ -197,6 +197,9 @@ def test_a_prefix_starts_from_the_tokens_of_a_text(folder, tmp_path):
     short = PrefixRun(settings(folder, tmp_path, "model.length=50", f"model.warm_start_text={text}"))
     with pytest.raises(UsageError, match=r"model.warm_start_text: \d+ tokens; allowed: at least model.length, 50"):
         short.check()
+    never = PrefixRun(settings(folder, tmp_path, "model.warm_start_steps=0", f"model.warm_start_text={text}"))
+    with pytest.raises(UsageError, match="warm_start_steps: 0 is not allowed with model.warm_start_text"):
+        never.check()
 
 
 @pytest.mark.parametrize(
