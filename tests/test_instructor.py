@@ -154,3 +154,24 @@ def test_the_quiz_answers_are_what_its_code_prints(capsys: pytest.CaptureFixture
         for code in re.findall(r"```python\n(.+?)```", question, re.S):
             exec(code, {})
             assert f"`{capsys.readouterr().out.strip()}`" in rows[number]
+
+
+def shown(number: str) -> str:
+    """The text, the code and the outputs of the section with this number, tags left out."""
+    for path, _ in NOTEBOOKS.values():
+        notebook = nbformat.read(path, as_version=4)
+        for name, _, cells, text in section_minutes.cut(notebook):
+            if name.startswith(f"{number} "):
+                outputs = [output for cell in cells for output in notebook.cells[cell].outputs]
+                found = [each.get("text") or "".join(map(str, each.get("data", {}).values())) for each in outputs]
+                return "\n".join([text, *(notebook.cells[cell].source for cell in cells), *found])
+    raise KeyError(number)
+
+
+def test_the_key_of_the_closing_quiz_is_printed_in_the_notebooks() -> None:
+    questions, key = PAGES["quiz"].split("## After the last day")[1].split("### Key")
+    rows = re.findall(r"^\| ([a-z]) \| (.+) \| (\S+) \|$", key, re.M)
+    assert sorted({letter for letter, *_ in rows}) == re.findall(r"^\*\*([a-z])\.\*\*", questions, re.M)
+    missing = [(said, number) for _, answer, number in rows for said in re.findall("`(.+?)`", answer)
+               if said not in shown(number)]  # fmt: skip
+    assert missing == []
