@@ -16,6 +16,8 @@ PARTS = all_parts()
 SCHEDULES = ("one-day", "two-days")
 # Longest time without a break, and the longest day [minutes]
 SITTING, DAY = 120, 510
+# Notebooks that no schedule teaches.
+OPTIONAL = ("4a+", "6b")
 
 
 def days(name: str) -> list[list[tuple[int, int, str, str]]]:
@@ -60,6 +62,23 @@ def test_times_are_continuous_and_minutes_those_of_the_sections(name: str) -> No
         breaks = [0, *(i for i, (_, _, what, _) in enumerate(rows) if re.search(r"\*\*(Break|Lunch|Pause)", what))]
         sittings = [rows[j][0] - rows[i][0] - rows[i][1] for i, j in zip(breaks, [*breaks[1:], len(rows) - 1])]
         assert max(sittings) <= SITTING and rows[-1][0] + rows[-1][1] - rows[0][0] <= DAY
+
+
+def left_out(name: str) -> list[str]:
+    """The core sections of the core notebooks that a schedule does not have."""
+    taught = {what for rows in days(name) for _, _, what, _ in rows}
+    core = [part.name for part in PARTS.values() if part.kind == "core" and part.name not in taught]
+    return [each for each in core if not re.search(rf"(^|of )({'|'.join(map(re.escape, OPTIONAL))})(\.|$)", each)]
+
+
+def test_two_days_teach_all_core_sections_and_as_many_exercises_as_they_say() -> None:
+    exercises_taught = sum(what.startswith("Exercise ") for rows in days("two-days") for _, _, what, _ in rows)
+    assert left_out("two-days") == [] and f"and {exercises_taught} of the exercises" in PAGES["two-days"]
+
+
+def test_the_day_lists_what_it_leaves_for_reading() -> None:
+    listed = re.findall(r"^\* (.+)$", PAGES["one-day"].split("## Left for reading")[1], re.M)
+    assert listed == [each for each in left_out("one-day") if not re.match("(Opening|Summary) of", each)]
 
 
 def cells_of_parts(stem: str) -> dict[str, list[str]]:
@@ -135,3 +154,24 @@ def test_the_quiz_answers_are_what_its_code_prints(capsys: pytest.CaptureFixture
         for code in re.findall(r"```python\n(.+?)```", question, re.S):
             exec(code, {})
             assert f"`{capsys.readouterr().out.strip()}`" in rows[number]
+
+
+def shown(number: str) -> str:
+    """The text, the code and the outputs of the section with this number, tags left out."""
+    for path, _ in NOTEBOOKS.values():
+        notebook = nbformat.read(path, as_version=4)
+        for name, _, cells, text in section_minutes.cut(notebook):
+            if name.startswith(f"{number} "):
+                outputs = [output for cell in cells for output in notebook.cells[cell].outputs]
+                found = [each.get("text") or "".join(map(str, each.get("data", {}).values())) for each in outputs]
+                return "\n".join([text, *(notebook.cells[cell].source for cell in cells), *found])
+    raise KeyError(number)
+
+
+def test_the_key_of_the_closing_quiz_is_printed_in_the_notebooks() -> None:
+    questions, key = PAGES["quiz"].split("## After the last day")[1].split("### Key")
+    rows = re.findall(r"^\| ([a-z]) \| (.+) \| (\S+) \|$", key, re.M)
+    assert sorted({letter for letter, *_ in rows}) == re.findall(r"^\*\*([a-z])\.\*\*", questions, re.M)
+    missing = [(said, number) for _, answer, number in rows for said in re.findall("`(.+?)`", answer)
+               if said not in shown(number)]  # fmt: skip
+    assert missing == []

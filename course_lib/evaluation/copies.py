@@ -25,6 +25,8 @@ from course_lib.world.passages import Passages
 
 # Lengths of the windows [characters].
 LENGTHS = (20, 30, 50)
+# So many characters of a test text in a row make it contaminated.
+CONTAMINATED = 50
 # Characters of the training text that are compared at once.
 AT_ONCE = 1_000_000
 # Between two documents: a noncharacter, which no window holds.
@@ -117,6 +119,35 @@ def copies(
     return search.copies()
 
 
+def contaminated(
+    texts: Iterable[str],
+    training: Iterable[str],
+    normalize: Callable[[str], str] = str,
+    length: int = CONTAMINATED,
+) -> list[str]:
+    """Return for each raw test text its first `length` characters in a row that stand in a raw training document.
+
+    "" means that none do. A text of fewer characters counts only as a whole. `normalize` is applied to every text and
+    document, without its line breaks.
+
+    After OpenAI 2023, GPT-4 Technical Report, appendix C (https://arxiv.org/abs/2303.08774): it looked for three random
+    parts of 50 characters, or for the whole of a shorter text. Here all parts are looked for, and punctuation counts.
+    GPT-3's 8 to 13 words in a row (Brown et al. 2020, appendix C, https://arxiv.org/abs/2005.14165) need spaces.
+    """
+    tests = [normalize(one_line(text)) for text in texts]
+    by_length: dict[int, list[str]] = {}
+    for text in tests:
+        by_length.setdefault(min(len(text), length), []).append(text)
+    by_length.pop(0, None)
+    windows = {size: _Windows([group], size) for size, group in by_length.items()}
+    for part in _parts(normalize(one_line(document)) for document in training if windows):
+        for size, hashes in _hashes(part, [*windows]).items():
+            windows[size].places(part, hashes)
+    found = set[str]().union(*(each.found for each in windows.values()))
+    parts = ((text[at : at + length] for at in range(max(len(text) - length, 0) + 1)) for text in tests)
+    return [next((part for part in each if part in found), "") for each in parts]
+
+
 class CopySearch(Generic[Group]):
     """A search of training documents for the windows of groups of texts."""
 
@@ -192,6 +223,19 @@ def table(results: Mapping[str, Mapping[str, Copies]]) -> str:
 
 def _shown(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f}"
+
+
+def _parts(documents: Iterable[str]) -> Iterator[str]:
+    """Yield documents joined to parts of about AT_ONCE characters."""
+    held, size = list[str](), 0
+    for document in documents:
+        held.append(document)
+        size += len(document)
+        if size >= AT_ONCE:
+            yield BETWEEN.join(held)
+            held, size = [], 0
+    if held:
+        yield BETWEEN.join(held)
 
 
 class _Windows:

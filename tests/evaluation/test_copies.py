@@ -59,6 +59,28 @@ def test_a_copy_is_found_however_it_is_typed() -> None:
     assert copies.copies({"m": [written]}, training)["m"].longest == ""
 
 
+@pytest.mark.parametrize("at_once", [1, 30, 1_000_000])
+def test_contaminated_texts_against_all_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "AT_ONCE", at_once)
+    rng = random.Random(at_once)
+    for _ in range(30):
+        texts, training = (["".join(rng.choices("あい😀", k=rng.randint(0, 12))) for _ in range(9)] for _ in range(2))
+        found = copies.contaminated(texts, training, length=5)
+        for text, part in zip(texts, found, strict=True):
+            parts = [text[at : at + 5] for at in range(max(len(text) - 5, 0) + 1)]
+            assert part == next((each for each in parts if each and any(each in other for other in training)), "")
+
+
+def test_a_short_text_is_contaminated_as_a_whole_only() -> None:
+    training = ["きのう、電車に乗る。\n帰りは歩く。", "猫が鳴く。"]
+    texts = ["電車に乗る。帰り", "電車で行く。", "ＡＢＣ", "", "歩く。猫が"]
+    assert copies.contaminated(texts, training, normalize) == ["電車に乗る。帰り", "", "", "", ""]
+    assert copies.contaminated(texts, [*training, "ABC"], normalize)[2] == "ABC"
+    long = "春はあけぼのやうやう白くなりゆく山ぎはすこしあかりて" * 2
+    assert copies.contaminated([long], [f"「{long[1:51]}」"]) == [long[1:51]]
+    assert copies.contaminated([long], [long[:49]]) == [""] and copies.contaminated([""], [long]) == [""]
+
+
 def test_prompts_are_the_beginnings_of_the_first_long_documents() -> None:
     settings = CopySettings(texts=2, prompt=3)
     assert copies.prompts(["あいう", "あいうえ", "かきくけこ", "さしすせ"], settings) == [
