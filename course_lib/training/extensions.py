@@ -42,8 +42,8 @@ def skip_shared_memory() -> None:
 def remove_stale_locks() -> None:
     """Remove lock files for compiled torch extensions that no process has open (/proc): they would block every run.
 
-    Whoever holds a lock closes it, and then removes it: between the two, a living lock looks like a stale one. So a lock
-    is stale if the same file is seen unopened twice.
+    Whoever holds a lock closes it, and then removes it: between the two, a living lock looks like a stale one. So a
+    lock is stale if the same file is seen unopened twice.
     """
     stale = _unopened_locks()
     if stale:
