@@ -12,6 +12,7 @@ from course_lib.paths import REPOSITORY
 
 NAMES = (
     "index", "glossary", "commands", "profiles", "evaluation", "project", "scale", "several-nodes", "benchmarks",
+    "model_card",
 )  # fmt: skip
 PATTERNS = (
     "README.md",
