@@ -156,7 +156,9 @@ class QuickConfig:
 
     steps: int = setting(100, "steps of a run", ge=1)
     dtype: Literal["fp32", "bf16"] = setting("fp32", "number format of the base in these runs")
-    rates: dict[Way, tuple[float, ...]] = setting(RATES, "learning rates to try first for each compared way of training")
+    rates: dict[Way, tuple[float, ...]] = setting(
+        RATES, "learning rates to try first for each compared way of training"
+    )
 
 
 @dataclass(frozen=True, config=STRICT)
