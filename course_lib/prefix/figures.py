@@ -42,8 +42,8 @@ def losses(
         if steps:
             axis.plot(range(1, len(steps) + 1), steps, color=GREEN.plot, linewidth=0.7, label=tr("our loop, each step"))
         for kind, name, style, colour in (
-            ("train", tr("DeepSpeed, mean of ten steps"), "-", BLUE.plot),
-            ("eval", tr("DeepSpeed, held out"), "o", ORANGE.plot),
+            ("train", tr("the product, mean of ten steps"), "-", BLUE.plot),
+            ("eval", tr("the product, held out"), "o", ORANGE.plot),
         ):
             points = [(entry["step"], entry["loss"]) for entry in entries if entry["kind"] == kind]
             axis.plot(*zip(*points, strict=True), style, color=colour, label=name)

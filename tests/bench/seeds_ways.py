@@ -31,7 +31,7 @@ LOOP_TO_JUDGING = ("tuning-041", "tuning-048e", "tuning-069b", "tuning-071", "tu
 
 
 def ways(seed: int, folder: Path) -> dict[str, float]:
-    """The least and the most exact answers [share] of three runs, for each way and number of steps."""
+    """The least and the most exact answers [share] of the notebook's runs, for each way and number of steps."""
     products.PAIRS.path()
     run = seeds.trained(Gpt2, pretrain.run_settings(), seed, folder / "run")
     export(run.folder, base := folder / "model")

@@ -92,7 +92,7 @@ def prefix(
     losses: Any, logged: Any, answered: Any, titles: Any, frequent: Any, correct: Any, results: Any, differences: Any,
     few_shot: Any, costs: Any, falling: Any,
 ) -> None:  # fmt: skip
-    assert abs(mean(losses[10:20]) - logged[20]) < 1e-3, "the loop's losses are DeepSpeed's"
+    assert abs(mean(losses[10:20]) - logged[20]) < 1e-3, "the loop's losses are the product's"
     plain_base, plain_prefix, title_base, title_prefix, our_rows, examples = map(mean, answered.values())
     assert max(plain_base, title_base) < 0.05 and min(plain_prefix, title_prefix, our_rows) > 0.9, "the tasks work"
     assert examples < 0.3, "a prompt with examples does not replace training"
