@@ -344,10 +344,8 @@ CLUES = {
     "leak": tr_noop("both losses end far below the source, and its text is noise: what can it not see when it writes?"),
     "copies": tr_noop("its training loss falls below the source, and its held-out loss rises: what did it read?"),
     "seen": tr_noop("both losses fall below the source, and its text is good: which documents does it know?"),
-    "rate": tr_noop("its loss rises, and then stays high in training, too."),
-    "shift": tr_noop(
-        "its loss is nearly 0 after a few steps, and its text repeats one token: what is its target?"
-    ),
+    "rate": tr_noop("its loss stays near the unigram model's, in training, too: what keeps it from learning?"),
+    "shift": tr_noop("its loss is nearly 0 after a few steps, and its text repeats one token: what is its target?"),
 }
 
 

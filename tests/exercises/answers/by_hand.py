@@ -120,7 +120,7 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (diagnosis(B="seen", D="leak"), "when it writes"),
         (diagnosis(C="leak"), "what did it read"),
         (diagnosis(D="copies"), "which documents"),
-        (diagnosis(E="dropout"), "does not learn"),
+        (diagnosis(E="dropout"), "near the unigram model"),
         (diagnosis(F="leak"), "repeats one token"),
         (diagnosis(F="mask"), "allowed: copies"),
         ({"A": "dropout"}, "a name for each"),
