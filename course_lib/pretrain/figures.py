@@ -10,7 +10,7 @@ from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, RED, subplots
 
 # Ticks of a logarithmic axis [nats].
-LOSSES = (0.25, 0.5, 1, 2, 4, 8)
+LOSSES = (0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8)
 
 
 def loss_curve(
@@ -43,10 +43,12 @@ def loss_curve(
     axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
     # On a linear axis, the fall of the first steps hides all that follows, and how near the end is to the source.
     axis.set_yscale("log")
-    axis.set_yticks(LOSSES, [f"{loss:g}" for loss in LOSSES])
+    lowest = min([entry["loss"] for entry in log] + [source or math.inf])
+    ticks = [loss for loss in LOSSES if loss > 0.6 * lowest]
+    axis.set_yticks(ticks, [f"{loss:g}" for loss in ticks])
     axis.minorticks_off()
     if source:
-        axis.set_ylim(bottom=0.8 * source)
+        axis.set_ylim(bottom=0.8 * lowest)
     return figure
 
 
