@@ -47,7 +47,7 @@ def named(found: dict[str, float], sound: dict[str, float]) -> str:
         if found["early"] < found["source"]:
             return "shift"
         return "seen" if found["surprise"] < 3 else "leak"
-    if found["train"] < found["source"] and found["held_out"] > 1.5 * found["lowest"]:
+    if found["train"] < found["source"] and found["held_out"] > found["lowest"] + 0.5:
         return "copies"
     return "rate" if found["train"] > 3 else "sound"
 
@@ -69,7 +69,7 @@ def test_the_script_trains_with_each_fault(monkeypatch: pytest.MonkeyPatch) -> N
     letters = {fault: letter for letter, fault in FAULTS.items()}
     assert found.keys() == {"sound", *FAULTS}
     first = {run: curve[0]["train"] for run, (curve, _) in found.items()}
-    # Before the first update, the learning rate and the documents held out have changed nothing.
+    # Before the first update, the learning rate has changed nothing.
     assert first[letters["rate"]] == first["sound"] != first[letters["leak"]]
-    assert first[letters["shift"]] < first["sound"] - 1
+    assert first[letters["shift"]] < first["sound"] - 0.5
     assert [run for run, (_, end) in found.items() if end["held_out"] != end["again"]] == [letters["dropout"]]
