@@ -44,7 +44,7 @@ def loss_curve(
     # On a linear axis, the fall of the first steps hides all that follows, and how near the end is to the source.
     axis.set_yscale("log")
     lowest = min([entry["loss"] for entry in log] + [source or math.inf])
-    ticks = [loss for loss in LOSSES if loss > 0.6 * lowest]
+    ticks = [loss for loss in LOSSES if loss > 0.4 * lowest]
     axis.set_yticks(ticks, [f"{loss:g}" for loss in ticks])
     axis.minorticks_off()
     if source:
