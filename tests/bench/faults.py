@@ -98,7 +98,7 @@ def train(fault: str, seed: int, data: Data) -> tuple[nn.Module, list[Row], Row]
     optimizer, curve, losses = by_hand.AdamW(model.parameters()), list[Row](), list[float]()
     for t, batch in enumerate(batches, 1):
         loss = loss_of(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         late = (1 + np.cos(np.pi * (t - WARM_UP) / (STEPS - WARM_UP))) / 2
         optimizer.step((TOO_HIGH if fault == "rate" else RATE) * (t / WARM_UP if t <= WARM_UP else late))
         losses.append(loss.item())
