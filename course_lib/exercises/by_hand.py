@@ -1,4 +1,4 @@
-"""Exercises of notebook 4a: the parts of GPT-2, its training, its decoding, a judge of sentences, and two experiments.
+"""Exercises of notebook 4a: the parts of GPT-2, training, six faults, a judge of sentences, decoding, two experiments.
 
 The checks compare with PyTorch and transformers. An answer that equals a usual mistake gets that mistake's advice.
 """
@@ -337,33 +337,28 @@ def _check_learn(learn: Any) -> str | None:
     return None
 
 
-# Exercise 4a.9: top_p
-def _check_top_p(top_p: Any) -> str | None:
-    from transformers import TopPLogitsWarper
+# The runs of 4a.9 and the name of what is wrong with each; tests/bench/faults.py trains them.
+FAULTS = {"A": "dropout", "B": "leak", "C": "copies", "D": "seen", "E": "rate", "F": "shift"}
+CLUES = {
+    "dropout": tr_noop("its held-out loss was measured twice, on the same sequences: compare the two numbers."),
+    "leak": tr_noop("both losses end far below the source, and its text is noise: what can it not see when it writes?"),
+    "copies": tr_noop("its training loss falls below the source, and its held-out loss rises: what did it read?"),
+    "seen": tr_noop("both losses fall below the source, and its text is good: which documents does it know?"),
+    "rate": tr_noop("its loss stays near the unigram model's, in training, too: what keeps it from learning?"),
+    "shift": tr_noop("its loss is nearly 0 after a few steps, and its text repeats one token: what is its target?"),
+}
 
-    chances = torch.tensor([[0.1, 0.5, 0.15, 0.25], [0.05, 0.05, 0.86, 0.04]], dtype=torch.float64)
 
-    def right(chances: Tensor, p: float) -> Tensor:
-        probabilities: Tensor = TopPLogitsWarper(p)(None, chances.log()).softmax(-1)
-        return probabilities
-
-    def short(chances: Tensor, p: float) -> Tensor:
-        """Return the entries before the one with which the sum reaches p."""
-        ordered, indices = chances.sort(descending=True, dim=-1)
-        return torch.zeros_like(chances).scatter(-1, indices, ordered.masked_fill(ordered.cumsum(-1) > p, 0))
-
-    mistakes = (
-        (lambda chances, p: chances * (right(chances, p) > 0),
-         tr_noop("divide by the sum of what is kept, so that the row adds up to 1")),
-        (lambda chances, p: short(chances, p) / short(chances, p).sum(-1, keepdim=True),
-         tr_noop("keep the entry with which the sum reaches p, too")),
-        (short, tr_noop("keep the entry with which the sum reaches p, and divide by the sum of what is kept")),
-        (lambda chances, p: right(chances, p).sort(descending=True, dim=-1)[0],
-         tr_noop("put the probabilities back to their entries: scatter with the places that sort gave")),
-        (lambda chances, p: functional.normalize(chances * (chances >= p), p=1, dim=-1),
-         tr_noop("p is compared with the sum of the larger probabilities, not with each one")),
-    )  # fmt: skip
-    return judge_tensors(top_p, [((chances, 0.7), right), ((chances, 0.8), right)], mistakes, "TopPLogitsWarper")
+# Exercise 4a.9: the six faults
+def _check_faults(answer: Any) -> str | None:
+    if not isinstance(answer, dict) or set(answer) != set(FAULTS) or not set(answer.values()) <= set(CLUES):
+        names = ", ".join(sorted(CLUES))
+        return tr('expected a name for each of A to F, such as {{"A": "leak", …}}; allowed: {names}.', names=names)
+    for letter, fault in FAULTS.items():
+        if answer[letter] != fault:
+            yours, clue = answer[letter], tr(CLUES[fault])
+            return tr("run {letter} is not {yours!r}. Look again: {clue}", letter=letter, yours=yours, clue=clue)
+    return None
 
 
 # Exercise 4a.10: log_probability
@@ -398,17 +393,50 @@ def _check_log_probability(log_probability: Any) -> str | None:
     return judge_tensors(log_probability, calls, mistakes, "cross_entropy")
 
 
+# Exercise 4a.11: top_p
+def _check_top_p(top_p: Any) -> str | None:
+    from transformers import TopPLogitsWarper
+
+    chances = torch.tensor([[0.1, 0.5, 0.15, 0.25], [0.05, 0.05, 0.86, 0.04]], dtype=torch.float64)
+
+    def right(chances: Tensor, p: float) -> Tensor:
+        probabilities: Tensor = TopPLogitsWarper(p)(None, chances.log()).softmax(-1)
+        return probabilities
+
+    def short(chances: Tensor, p: float) -> Tensor:
+        """Return the entries before the one with which the sum reaches p."""
+        ordered, indices = chances.sort(descending=True, dim=-1)
+        return torch.zeros_like(chances).scatter(-1, indices, ordered.masked_fill(ordered.cumsum(-1) > p, 0))
+
+    mistakes = (
+        (lambda chances, p: chances * (right(chances, p) > 0),
+         tr_noop("divide by the sum of what is kept, so that the row adds up to 1")),
+        (lambda chances, p: short(chances, p) / short(chances, p).sum(-1, keepdim=True),
+         tr_noop("keep the entry with which the sum reaches p, too")),
+        (short, tr_noop("keep the entry with which the sum reaches p, and divide by the sum of what is kept")),
+        (lambda chances, p: right(chances, p).sort(descending=True, dim=-1)[0],
+         tr_noop("put the probabilities back to their entries: scatter with the places that sort gave")),
+        (lambda chances, p: functional.normalize(chances * (chances >= p), p=1, dim=-1),
+         tr_noop("p is compared with the sum of the larger probabilities, not with each one")),
+    )  # fmt: skip
+    return judge_tensors(top_p, [((chances, 0.7), right), ((chances, 0.8), right)], mistakes, "TopPLogitsWarper")
+
+
 # The loss depends on the profile's vocabulary and text, so it is compared with that of another rate. On real text the
 # losses lie closer together than on the small world.
 GAIN, GAIN_ON_REAL_TEXT, STEPS, USUAL = 0.6, 0.08, 60, 3e-3
 
 
+# A rate is chosen with the seeds of the notebook's `trial` and judged with others: new weights, batches and sequences.
+JUDGED_WITH = (2, 3)
+
+
 @cache
 def _loss_of(trial: Any, rate: float) -> float:
-    return float(trial(rate))
+    return float(trial(rate, JUDGED_WITH))
 
 
-# Exercise 4a.11: a learning rate
+# Exercise 4a.12: a learning rate
 def _check_rate(answer: Any) -> str | None:
     """Run the notebook's experiment with the learner's rate, and with the usual one to compare."""
     trial, rate = answer
@@ -447,7 +475,7 @@ def _articles() -> tuple[list[str], list[str]]:
 
 
 def articles() -> list[str]:
-    """Return encyclopedia articles to train on; the check of exercise 12 measures on others."""
+    """Return encyclopedia articles to train on; the check of exercise 13 measures on others."""
     return _articles()[0]
 
 
@@ -467,7 +495,7 @@ def _bytes(texts: list[str]) -> Tensor:
     return torch.tensor(list("".join(texts).encode()))
 
 
-# Exercise 4a.12: byte_model
+# Exercise 4a.13: byte_model
 def _check_bytes(byte_model: Any) -> str | None:
     """Let the learner's function train a model, and measure it."""
     loss = _byte_loss(byte_model(_bytes(articles())))
@@ -567,16 +595,15 @@ CHAPTER = Chapter(
         SEE_FOLDED_CELL,
     ),
     Exercise(
-        "write top_p(chances, p): keep the fewest likeliest entries whose sum reaches p, set the others to 0, and "
-        "divide each row by its sum",
-        _check_top_p,
+        "find the fault of each run A to F, by its curve, its two held-out losses and its text",
+        _check_faults,
         (
-            "sort(descending=True) gives the probabilities in order, and their places.",
-            "Entry n is kept if the sum of the entries before it is below p: cumsum minus the entry itself.",
-            "torch.zeros_like(chances).scatter(-1, places, kept) puts the kept ones back.",
+            "First ask of each run: which of its losses end below the source?",
+            "Then read the texts of those below the source: a model that is so good should write well.",
         ),
-        from_notebook("04_gpt2_by_hand", "top_p_ours"),
-        SEE_FOLDED_CELL,
+        FAULTS,
+        "On new documents no loss stays below the entropy of the source: there, the loss is of something else, or the "
+        "model sees what it should predict.",
     ),
     Exercise(
         "write log_probability(model, ids): for each row, the sum of the log-probabilities of all tokens but the first",
@@ -586,6 +613,18 @@ CHAPTER = Chapter(
             "The model reads ids[:, :-1]; the targets are ids[:, 1:]. gather leaves a last axis of length 1.",
         ),
         from_notebook("04_gpt2_by_hand", "log_probability_ours"),
+        SEE_FOLDED_CELL,
+    ),
+    Exercise(
+        "write top_p(chances, p): keep the fewest likeliest entries whose sum reaches p, set the others to 0, and "
+        "divide each row by its sum",
+        _check_top_p,
+        (
+            "sort(descending=True) gives the probabilities in order, and their places.",
+            "Entry n is kept if the sum of the entries before it is below p: cumsum minus the entry itself.",
+            "torch.zeros_like(chances).scatter(-1, places, kept) puts the kept ones back.",
+        ),
+        from_notebook("04_gpt2_by_hand", "top_p_ours"),
         SEE_FOLDED_CELL,
     ),
     Exercise(

@@ -30,8 +30,10 @@ PLAIN = Color(MUTED, CARD, MUTED)
 PLOT_COLORS = tuple(color.plot for color in (BLUE, ORANGE, GREEN, RED, PURPLE, GREY))
 
 
-def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **options: Any) -> tuple[Any, Any]:
-    """Create a figure and a row of `columns` axes in the course style; sizes are in inches.
+def subplots(
+    columns: int = 1, height: float = 3.4, width: float = 8.0, rows: int = 1, **options: Any
+) -> tuple[Any, Any]:
+    """Create a figure and `rows` rows of `columns` axes in the course style; sizes are in inches.
 
     matplotlib is imported inside the function because the import takes a second.
     """
@@ -40,8 +42,8 @@ def subplots(columns: int = 1, height: float = 3.4, width: float = 8.0, **option
     # The import registers the Japanese font.
     import matplotlib_fontja  # noqa: F401
 
-    figure, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained", **options)
-    for axis in axes if columns > 1 else [axes]:
+    figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **options)
+    for axis in figure.axes:
         axis.spines[["top", "right"]].set_visible(False)
     # A notebook displays the returned figure. If the figure stayed open, it would be displayed twice.
     plt.close(figure)

@@ -90,10 +90,17 @@ class GPT2(nn.Module):
         return logits
 
 
-def fresh(vocabulary: int, seed: int = 0, hidden: int = 64, layers: int = 2, heads: int = 4) -> GPT2:
+def fresh(
+    vocabulary: int,
+    seed: int = 0,
+    hidden: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    attention: Callable[[int, int], nn.Module] = Attention,
+) -> GPT2:
     """Return a GPT-2 with random weights as 4a.5 draws them."""
     torch.manual_seed(seed)
-    model = GPT2(vocabulary, POSITIONS, hidden, layers, heads)
+    model = GPT2(vocabulary, POSITIONS, hidden, layers, heads, attention)
     for name, weight in model.named_parameters():
         if weight.dim() == 2:
             nn.init.normal_(weight, std=SPREAD / (2 * layers) ** 0.5 if "c_proj" in name else SPREAD)

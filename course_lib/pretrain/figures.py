@@ -10,7 +10,7 @@ from course_lib.language.words import tr, tr_noop
 from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, RED, subplots
 
 # Ticks of a logarithmic axis [nats].
-LOSSES = (0.25, 0.5, 1, 2, 4, 8)
+LOSSES = (0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8)
 
 
 def loss_curve(
@@ -43,10 +43,44 @@ def loss_curve(
     axis.set(xlabel=tr("step"), ylabel=tr("loss [nats per token]"))
     # On a linear axis, the fall of the first steps hides all that follows, and how near the end is to the source.
     axis.set_yscale("log")
-    axis.set_yticks(LOSSES, [f"{loss:g}" for loss in LOSSES])
+    lowest = min([entry["loss"] for entry in log] + [source or math.inf])
+    ticks = [loss for loss in LOSSES if loss > 0.4 * lowest]
+    axis.set_yticks(ticks, [f"{loss:g}" for loss in ticks])
     axis.minorticks_off()
     if source:
-        axis.set_ylim(bottom=0.8 * source)
+        axis.set_ylim(bottom=0.8 * lowest)
+    return figure
+
+
+def faults(rows: Sequence[Mapping[str, str]], source: float, vocab_size: int, seed: int = 0) -> Any:
+    """Plot the runs of faults.csv with one seed: a panel for each letter, and in grey the sound run's held-out loss.
+
+    Lines are at the losses of guessing and of the source [nats per token].
+    """
+    figure, axes = subplots(3, height=5.4, rows=2, sharex=True, sharey=True)
+    runs = dict[str, list[tuple[float, ...]]]()
+    for row in rows:
+        if int(row["seed"]) == seed:
+            runs.setdefault(row["run"], []).append(tuple(float(row[key]) for key in ("step", "train", "held_out")))
+    steps, _, sound = zip(*runs.pop("sound"), strict=True)
+    for axis, (letter, run) in zip(axes.flat, runs.items(), strict=True):
+        axis.plot(steps, sound, color=GREY.plot, linewidth=4, alpha=0.4, label=tr("held out, without a fault"))
+        _, train, held_out = zip(*run, strict=True)
+        axis.plot(steps, train, color=BLUE.plot, label=tr("training"))
+        axis.plot(steps, held_out, color=ORANGE.plot, label=tr("held out"))
+        axis.axhline(math.log(vocab_size), color=GREY.plot, linestyle=":", label=tr("guessing: ln V"))
+        axis.axhline(source, color=GREY.plot, linestyle="-.", label=tr("the source"))
+        axis.set_title(letter)
+        axis.set_yscale("log")
+        axis.set_yticks(ticks := (0.01, 0.1, 1, 10), [f"{loss:g}" for loss in ticks])
+        axis.minorticks_off()
+    for axis in axes[:, 0]:
+        axis.set(ylabel=tr("loss [nats per token]"))
+    for axis in axes[1]:
+        axis.set(xlabel=tr("step"))
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center", ncols=5
+    )
     return figure
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from course_lib.exercises.by_hand import FAULTS
 from torch import nn
 
 from tests.exercises.answers.folded import Folded
@@ -29,9 +30,15 @@ class Bytes(nn.Module):
 LOSSES = {0.003: 4.2, 0.004: 4.0, 0.012: 3.3, 0.08: 4.12, 2.0: float("nan")}
 
 
-def trial(rate: float) -> float:
+def trial(rate: float, seeds: tuple[int, ...]) -> float:
     """The notebook's experiment, without its training."""
+    assert 0 not in seeds and 1 not in seeds, "not judged with what it was chosen with"
     return LOSSES[round(float(rate), 4)]
+
+
+def diagnosis(**wrong: str) -> dict[str, str]:
+    """The right diagnosis, but for some runs."""
+    return FAULTS | wrong
 
 
 NAMES = {
@@ -42,8 +49,9 @@ RIGHT: dict[int, list[Any]] = {
     1: [lambda q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)],
     5: [lambda x, y: nn.functional.cross_entropy(x.flatten(0, 1), y.flatten())],
     7: [lambda *given, **named: list(COURSE["learn_ours"](*given, **named))],
-    11: [(trial, np.float32(0.012)), (trial, torch.tensor(0.012))],
-    12: [lambda data: Bytes()],
+    9: [diagnosis()],
+    12: [(trial, np.float32(0.012)), (trial, torch.tensor(0.012))],
+    13: [lambda data: Bytes()],
 }
 MASKED = ".masked_fill(future, -torch.inf).softmax(-1)"
 WRONG: dict[int, list[tuple[Any, str]]] = {
@@ -108,11 +116,15 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
                                    "torch.ones(rows, columns).triu(1).mul(rows == columns)")), "each other's future"),
     ],
     9: [
-        (changed("top_p_ours", (" / kept.sum(-1, keepdim=True)", "")), "adds up to 1"),
-        (changed("top_p_ours", (" - ordered", "")), "with which the sum reaches p"),
-        (lambda chances, p: nn.functional.normalize(chances * (chances >= p), p=1, dim=-1), "not with each one"),
-        (changed("top_p_ours", ("torch.zeros_like(chances).scatter(-1, places, ordered * (before < p))",
-                                "ordered * (before < p)")), "put the probabilities back"),
+        (diagnosis(A="leak", B="dropout"), "compare the two numbers"),
+        (diagnosis(B="seen", D="leak"), "when it writes"),
+        (diagnosis(C="leak"), "what did it read"),
+        (diagnosis(D="copies"), "which documents"),
+        (diagnosis(E="dropout"), "near the unigram model"),
+        (diagnosis(F="leak"), "repeats one token"),
+        (diagnosis(F="mask"), "allowed: copies"),
+        ({"A": "dropout"}, "a name for each"),
+        (["dropout", "leak"], "a name for each"),
     ],
     10: [
         (changed("log_probability_ours", (".sum(-1)", ".mean(-1)")), "not the mean"),
@@ -124,12 +136,19 @@ WRONG: dict[int, list[tuple[Any, str]]] = {
         (changed("log_probability_ours", (".log_softmax(-1)", ".softmax(-1)")), "the logarithm is missing"),
     ],
     11: [
+        (changed("top_p_ours", (" / kept.sum(-1, keepdim=True)", "")), "adds up to 1"),
+        (changed("top_p_ours", (" - ordered", "")), "with which the sum reaches p"),
+        (lambda chances, p: nn.functional.normalize(chances * (chances >= p), p=1, dim=-1), "not with each one"),
+        (changed("top_p_ours", ("torch.zeros_like(chances).scatter(-1, places, ordered * (before < p))",
+                                "ordered * (before < p)")), "put the probabilities back"),
+    ],
+    12: [
         (4e-2, "The task: find a learning rate"),
         ((trial, 0.004), "too cautious"),
         ((trial, 0.08), "too high"),
         ((trial, 2.0), "overshoots"),
     ],
-    12: [
+    13: [
         (lambda data: Bytes(shift=2), "worse than the frequencies"),
         (lambda data: Bytes(ahead=True), "looks ahead"),
         (lambda data: Bytes(size=300), "expected logits"),
