@@ -65,7 +65,7 @@ SLOW = (
     "tests/evaluation/test_harness.py",
     "tests/evaluation/test_tasks.py",
     "tests/evaluation/test_command.py",
-    "tests/subword/test_small_model.py",
+    "tests/subword/test_unseen.py",
     "tests/world/",
     "tests/checkpoints/",
     "tests/exercises/",

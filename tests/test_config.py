@@ -10,7 +10,6 @@ from course_lib.errors import UsageError
 from course_lib.japanese import products
 from course_lib.settings import config, profiles
 from course_lib.settings.config import STRICT, Section, setting
-from course_lib.subword.config import ExperimentsConfig
 from course_lib.training.settings import RunsConfig
 from course_lib.workspace import chapters
 from hypothesis import example, given
@@ -187,8 +186,7 @@ def read_by_chapters(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Any]]:
                 product.resolve()
     # Read when a run starts or by a notebook, not when a product is defined.
     asked.pop("", None)
-    others = {"training.runs": RunsConfig, "subword.experiments": ExperimentsConfig}
-    return asked | others
+    return asked | {"training.runs": RunsConfig}
 
 
 def test_the_sections_a_profile_may_hold_are_those_the_chapters_read(monkeypatch: pytest.MonkeyPatch) -> None:

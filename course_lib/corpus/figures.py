@@ -42,24 +42,6 @@ def markup_shares(counts: Mapping[str, int], plain_text: int) -> Any:
     return figure
 
 
-def length_distributions(before: Mapping[str, Sequence[int]], after: Mapping[str, Sequence[int]]) -> Any:
-    """Draw histograms of the lengths of each corpus's documents [characters] before and after cleaning."""
-    figure, axes = subplots(len(before))
-    for axis, name in zip(np.atleast_1d(axes), before, strict=True):
-        lengths = [*before[name], *after[name]]
-        bins = np.geomspace(min(lengths), max(lengths) + 1, 30)
-        axis.hist(before[name], bins=bins, color=GREY.plot, alpha=0.6, label=tr("before"))
-        axis.hist(after[name], bins=bins, color=BLUE.plot, alpha=0.75, label=tr("after"))
-        axis.set(xscale="log", xlabel=tr("characters per document (logarithmic axis)"), title=tr(name))
-        # Five ticks at equal distances, with two digits.
-        ticks = [int(float(f"{tick:.2g}")) for tick in np.geomspace(min(lengths), max(lengths), 5)]
-        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-        axis.minorticks_off()
-        axis.legend(frameon=False)
-    np.atleast_1d(axes)[0].set_ylabel(tr("documents"))
-    return figure
-
-
 def measure_histogram(values: Mapping[str, Sequence[float]], limit: float, name: str) -> Any:
     """Draw a stacked histogram of the values (0 to 1) of each group of documents, with the filter's limit."""
     figure, axis = subplots()

@@ -38,15 +38,6 @@ class UnigramConfig:
 
 
 @dataclass(frozen=True, config=STRICT)
-class ExperimentsConfig:
-    """Settings for the experiments of chapter 3's notebook, which train small models on a sample."""
-
-    entries: int = setting(6000, "largest vocabulary of a tokenizer that small models judge [entries]", ge=3)
-    passes: float = setting(0.25, "how often a small model reads the sample", gt=0)
-    seeds: int = setting(3, "small models trained with each tokenizer", ge=1)
-
-
-@dataclass(frozen=True, config=STRICT)
 class ModelsConfig:
     """Settings that choose the tokenizer of the profile's models."""
 
@@ -62,5 +53,4 @@ class ModelsConfig:
 BPE_SECTION = Section("subword.bpe", BpeConfig)
 UNIGRAM_SECTION = Section("subword.unigram", UnigramConfig)
 WORLD_SECTION = Section("subword.world", BpeConfig)
-EXPERIMENTS_SECTION = Section("subword.experiments", ExperimentsConfig)
 MODELS_SECTION = Section("subword.models", ModelsConfig)

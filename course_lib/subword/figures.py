@@ -1,12 +1,11 @@
 """Figures for chapter 3."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from course_lib.evaluation.bits import Bits
 from course_lib.language.words import tr
 from course_lib.notebooks.plot import BLUE, GREY, ORANGE, PLOT_COLORS, subplots
 from course_lib.subword.compare import Measures, entries
@@ -55,29 +54,27 @@ def entry_lengths(codecs: Mapping[str, Codec]) -> Any:
     return figure
 
 
-def small_models(found: Mapping[str, Sequence[Bits]], same_steps: Mapping[str, Sequence[Bits]] | None = None) -> Any:
-    """Draw the bits per character of each tokenizer's models: a point per seed, and a line at their mean.
-
-    Full points are models that read the same text, open ones (`same_steps`) those with the same number of steps.
-    """
-    figure, axis = subplots(height=2.8)
-    colours = dict(zip(found, PLOT_COLORS, strict=False))
-    for row, name in enumerate(found):
-        for models, shift, marker in ((found, -0.16, "o"), (same_steps or {}, 0.16, "D")):
-            each = [value.bits_per_character for value in models.get(name, ())]
-            at, face = row + shift * bool(same_steps), colours[name] if marker == "o" else "white"
-            axis.scatter(each, [at] * len(each), marker=marker, edgecolors=colours[name], facecolors=face, zorder=3)
-            axis.vlines([np.mean(each)] if each else [], at - 0.15, at + 0.15, color=colours[name])
-    labels = [
-        tr("{name}\n{density:.2f} chars/token", name=name, density=values[0].characters_per_token)
-        for name, values in found.items()
-    ]
-    axis.set_yticks(range(len(labels)), labels)
-    axis.set(xlabel=tr("bits per character"))
-    axis.invert_yaxis()
-    axis.margins(y=0.2)
-    if same_steps:
-        for marker, face, label in (("o", GREY.plot, tr("equal text")), ("D", "white", tr("equal steps"))):
-            axis.scatter([], [], marker=marker, edgecolors=GREY.plot, facecolors=face, label=label)
-        axis.legend(frameon=False, loc="upper right")
+def costs(text: str, codec: Codec, by_character: Sequence[float], by_token: Sequence[float]) -> Any:
+    """Draw the bits of each character of a normalized text under a trigram, and of each token under `aozora`."""
+    figure, axis = subplots(height=3.0)
+    of_tokens: dict[tuple[int, int], float] = defaultdict(float)
+    # The bytes of one character have the same place.
+    for place, cost in zip(codec.tokenizer.encode(text, add_special_tokens=False).offsets, by_token, strict=True):
+        of_tokens[place] += cost
+    rows = (
+        ("trigram", GREY, 1, {(at, at + 1): cost for at, cost in enumerate(by_character)}),
+        ("aozora", BLUE, -1, of_tokens),
+    )
+    for name, colour, sign, bars in rows:
+        starts, widths = [first for first, _ in bars], [end - first - 0.08 for first, end in bars]
+        label = tr("{name}: {bits:.0f} bits", name=name, bits=sum(bars.values()))
+        drawn = axis.bar(starts, [sign * cost for cost in bars.values()], widths, align="edge", color=colour.plot)
+        axis.bar_label(drawn, [f"{cost:.1f}" for cost in bars.values()], padding=2, fontsize=8)
+        axis.text(1, 0.5 + 0.42 * sign, label, color=colour.line, transform=axis.transAxes, ha="right", va="center")
+    axis.axhline(0, color=GREY.line, linewidth=0.8)
+    axis.set_xticks([at + 0.46 for at in range(len(text))], [*text])
+    axis.tick_params(axis="x", length=0)
+    axis.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
+    axis.set(ylabel=tr("bits"), xlim=(-0.3, len(text)))
+    axis.margins(y=0.15)
     return figure

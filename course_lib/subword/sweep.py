@@ -1,11 +1,10 @@
 """Tokenizers trained on given texts: what a notebook or an exercise trains in seconds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import orjson
-from tokenizers import models
 
 from course_lib.japanese.pipeline import segment_file
 from course_lib.subword import folder
@@ -27,19 +26,3 @@ def train_on(texts: Sequence[str], settings: BpeConfig | UnigramConfig, segmente
         else:
             train_unigram([source], target, settings)
         return folder.load(target)
-
-
-def at_most(codecs: Mapping[str, folder.Codec], entries: int, texts: Sequence[str]) -> dict[str, folder.Codec]:
-    """Return the tokenizers, of which those with more than `entries` entries are trained anew on the documents."""
-    found = {}
-    for name, codec in codecs.items():
-        if codec.tokenizer.get_vocab_size() > entries:
-            unigram = isinstance(codec.tokenizer.model, models.Unigram)
-            codec = train_on(texts, _settings(unigram, entries), codec.preparation.segmented)
-        found[name] = codec
-    return found
-
-
-def _settings(unigram: bool, size: int) -> BpeConfig | UnigramConfig:
-    # Three quarters of the entries for single characters leave room for the byte tokens and for merges.
-    return UnigramConfig(vocab_size=size) if unigram else BpeConfig(vocab_size=size, limit_alphabet=size * 3 // 4)

@@ -1,6 +1,6 @@
 """A training loop for a bare function: no run folder, log or checkpoints. Runs are trained by loop.py.
 
-It trains what is no run: the small models that judge tokenizers, and the warm start of a prefix.
+It trains what is no run: the warm start of a prefix.
 """
 
 from collections.abc import Callable, Iterable

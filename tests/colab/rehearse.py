@@ -25,7 +25,7 @@ from tests.colab.runtime import KEPT, Runtime
 NOTEBOOKS = {path.stem: path for path in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}
 # What runs without torch: whole notebooks, and one up to the cell that imports torch.
 WITHOUT_TORCH = ("01_corpus_prep", "02_normalize_and_segment")
-PARTLY = ("03_tokenizers", "course_lib.subword.small_model")
+PARTLY = ("03_tokenizers", "course_lib.evaluation.causal")
 
 
 def colab_like(python: str, torch: str | None, folder: Path, say: Callable[[str], None]) -> Runtime:

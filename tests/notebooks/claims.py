@@ -13,14 +13,11 @@ from typing import Any
 import nbformat.v4
 
 
-def tokenizers(same_text: Any, same_steps: Any) -> None:
-    text, steps = (
-        {name: [row.bits_per_character for row in rows] for name, rows in judged.items()}
-        for judged in (same_text, same_steps)
-    )
-    raw = [value for values in steps.values() for value in values]
-    assert max(text["bpe"]) < min(raw), "each model of `bpe` is better than each of the raw tokenizers"
-    assert mean(text["unigram"]) > mean(text["bpe"]) + 0.5, "segmented Unigram needs far more"
+def tokenizers(by_kind: Any, both: Any, line: Any, costs: Any) -> None:
+    assert all(aozora < trigram for trigram, aozora in by_kind.values()), "it beats the trigram on all four"
+    assert min(range(4), key=[aozora for _, aozora in by_kind.values()].__getitem__) == 2, "tales cost it least"
+    per_character, per_token = (costs(model, line) for model in both.values())
+    assert sum(per_token) < sum(per_character)
 
 
 def by_hand(

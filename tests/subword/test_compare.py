@@ -1,8 +1,5 @@
 from course_lib.subword.compare import _crossing, compare, entries, overlap, speeds, table
-from course_lib.subword.config import BpeConfig, UnigramConfig
 from course_lib.subword.folder import Codec, Preparation, lossless_decoder
-from course_lib.subword.sweep import at_most, train_on
-from course_lib.subword.unseen import unseen_texts
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 
@@ -37,21 +34,3 @@ def test_overlap_of_longer_entries() -> None:
     assert overlap(first, second) == 4 / 6
     assert overlap(first, second, shortest=2) == 1 / 3
     assert sorted(entries(second)) == ["a", "ab", "ab", "b", "bc", "c"]
-
-
-def test_only_larger_vocabularies_are_trained_again_and_in_the_same_way() -> None:
-    texts = unseen_texts()
-    codecs = {
-        "segmented": train_on(texts, BpeConfig(vocab_size=3000, limit_alphabet=1500), True),
-        "raw": train_on(texts, BpeConfig(vocab_size=3000, limit_alphabet=1500), False),
-        "unigram": train_on(texts, UnigramConfig(vocab_size=2400), True),
-        "small": train_on(texts, BpeConfig(vocab_size=2000, limit_alphabet=1500), False),
-    }
-    found = at_most(codecs, 2000, texts)
-    assert found["small"] is codecs["small"]
-    assert {codec.tokenizer.get_vocab_size() for codec in found.values()} == {2000}
-    for name, codec in codecs.items():
-        assert type(found[name].tokenizer.model) is type(codec.tokenizer.model)
-        assert found[name].preparation == codec.preparation
-    # BPE learns its merges one after the other, so the smaller vocabulary is a part of the larger one.
-    assert found["raw"].tokenizer.get_vocab().keys() <= codecs["raw"].tokenizer.get_vocab().keys()
