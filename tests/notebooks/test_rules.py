@@ -6,7 +6,7 @@ from course_lib.workspace.chapters import CHAPTERS
 
 from course_authors.notebooks import SETUP
 from tests.notebooks.blanks import is_blank
-from tests.notebooks.rules import code_cells, problems, unlike_the_others
+from tests.notebooks.rules import ALL_WORDS, OPTIONAL, code_cells, problems, unlike_the_others, words
 
 NOTEBOOKS = {path.stem: nbformat.read(path, as_version=4) for chapter in CHAPTERS for path in chapter.paths}
 BLANK = 'def f(x):\n    """Return x, (n)."""\n    ...\n\n\nexercises.check(1, f)'
@@ -22,6 +22,11 @@ def test_notebook_keeps_the_rules(name: str) -> None:
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebook_is_no_longer_and_built_as_the_others(name: str) -> None:
     assert unlike_the_others(NOTEBOOKS[name], f"{name}.ipynb") == []
+
+
+@pytest.mark.rehearse
+def test_the_course_is_no_longer_than_it_was() -> None:
+    assert sum(words(notebook) for name, notebook in NOTEBOOKS.items() if name not in OPTIONAL) <= ALL_WORDS
 
 
 def broken(notebook: nbformat.NotebookNode) -> list[str]:
