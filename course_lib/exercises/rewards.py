@@ -16,7 +16,7 @@ from course_lib.language.words import tr, tr_noop
 NOTEBOOK = "06_rewards"
 # Exercise 6b.3: the run behind each letter, and what its curves show.
 RUNS = {
-    "A": ("points", tr_noop("its texts grow longer from update to update")),
+    "A": ("brevity", tr_noop("look at the length of its texts")),
     "B": ("empty prompt", tr_noop("look at the last panel")),
     "C": ("high rate", tr_noop("the reward falls at once and does not come back")),
     "D": ("only right", tr_noop("nothing breaks; compare its reward with that of the group mean in 6b.3")),
@@ -134,13 +134,13 @@ CHAPTER = Chapter(
         "say which run has the curves A, B, C and D: a dictionary of four letters",
         _check_names,
         (
-            "What can each run earn a reward by? Two of the four have another reward or another prompt.",
-            "One reward pays for sentences. One prompt leaves the genre to the model. One rate is far too high.",
+            "What can each run earn a reward by? One of the four has another reward, one another prompt.",
+            "One reward is for short texts. One prompt leaves the genre to the model. One rate is far too high.",
             "What is left is the run that looks harmless.",
         ),
         {letter: name for letter, (name, _) in RUNS.items()},
-        "Points are earned by length, an empty prompt by the easiest genre, and a rate that is too high destroys what "
-        "the model knew. Learning from right texts only works, but more slowly than with the group's mean.",
+        "Brevity is earned by leaving sentences out, an empty prompt by the easiest genre, and a rate too high destroys what "
+        "the model knew. Learning from right texts only works as well as the group's mean.",
     ),
     Exercise(
         "write preference_loss(good, bad, strength): DPO's loss of pairs, from their log ratios [pairs]",

@@ -119,10 +119,12 @@ def reward_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
         for number, (name, rows) in enumerate(runs.items()):
             for seed in dict.fromkeys(row["seed"] for row in rows):
                 found = [row for row in rows if row["seed"] == seed]
-                heights = [factor * row[key] for row in found]
+                heights = np.array([factor * row[key] for row in found])
                 label = name if seed == rows[0]["seed"] else None
                 axis.plot([row["update"] for row in found], heights, ".-", color=PLOT_COLORS[number], label=label)
-        axis.set(xlabel=tr("update"), ylim=(0, 104 if factor == 100 else None))
+        heights = np.concatenate([line.get_ydata() for line in axis.lines])
+        highest = 100 if factor == 100 else heights.max()
+        axis.set(xlabel=tr("update"), ylim=(1.05 * min(0, heights.min()), 1.05 * highest))
         axis.set_title(title, fontsize=10)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(runs), frameon=False, fontsize=9)
@@ -138,5 +140,6 @@ def frontier(judged: Mapping[str, Sequence[Mapping[str, float]]], source: float)
         axis.plot(above, rights, "o", color=color, markersize=5, alpha=0.5)
         axis.plot(np.mean(above), np.mean(rights), "D", color=color, markersize=8, label=tr(name))
     axis.set(xlabel=tr("bits per character above the source"), ylabel=tr("right texts [%]"), xlim=(0, None))
+    axis.yaxis.set_major_formatter("{x:g}")
     axis.legend(frameon=False, fontsize=9, loc="lower right")
     return figure

@@ -10,7 +10,7 @@ from torch import Tensor
 
 # Files beside this module, written by tests/bench/rewards.py: curves of the runs, and what their models do.
 CURVES, JUDGED = "rewards_curves.csv", "rewards.csv"
-# Positions of the longest text; those of the small world have at most 193 tokens, the end included.
+# Positions of the longest text. Of 1,500 documents of the small world, the longest takes 181 with both ends.
 LONGEST = 200
 
 
@@ -23,7 +23,7 @@ def sample(model: Any, starts: Sequence[Sequence[int]], end: int, longest: int =
     """
     width = max(map(len, starts))
     rows = [[end] * (width - len(start)) + [*start] for start in starts]
-    device = model.device
+    device, longest = model.device, min(longest, model.config.max_position_embeddings)
     mask = torch.tensor([[0] * (width - len(start)) + [1] * len(start) for start in starts]).to(device)
     read, position = torch.tensor(rows, device=device), (mask.cumsum(1) - 1).clamp(min=0)
     written: list[list[int]] = [[] for _ in starts]
@@ -31,7 +31,8 @@ def sample(model: Any, starts: Sequence[Sequence[int]], end: int, longest: int =
     for _ in range(longest - width):
         output = model(read, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True)
         cache, chances = output.past_key_values, output.logits[:, -1].float().softmax(-1).cumsum(-1)
-        # The first token up to which the chances add up to more than a random number: a fifth faster than multinomial
+        # The first token up to which the chances add up to more than a random number. `multinomial` draws 1,280 random
+        # numbers for each token, which took a fifth of the time.
         read = torch.searchsorted(chances, torch.rand(len(chances), 1, device=device) * chances[:, -1:], right=True)
         for row, token in zip(alive, read[:, 0].tolist(), strict=True):
             written[row].append(token)

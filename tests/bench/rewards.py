@@ -3,13 +3,17 @@
 `python -m tests.bench.rewards` writes course_lib/prefix/rewards_curves.csv (means of four updates) and rewards.csv (what
 each model does then), which 6b.3 to 6b.7 show; about fifteen minutes on a core. A run that both files have is left out,
 so an interrupted command goes on. The loop and the ways to learn are the notebook's own: its cells with the ids CELLS.
-The settings were chosen with seed 10.
+
+The rate 3e-4 and the strengths are a prototype's, with other seeds; at 1e-3 the reward did not rise in 16 updates (seed
+10). Of the runs that go wrong, the empty prompt got 1e-3 after a trial at 3e-4 (seed 0: 88 % right, 135 of 256 texts
+letters and diaries), and `brevity` replaced points for sentences, which changed nothing in 12 updates.
 """
 
 import csv
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -77,15 +81,19 @@ class Judge:
     def __init__(self, names: dict[str, Any]) -> None:
         self.names = names
         self.held_out = [document.text for document in documents(*HELD_OUT)]
+        task = products.task("title")
+        self.prefix = files.read(task.path() / FILE)
+        self.titles = data.load(products.task_settings()["title"].data, names["codec"]).held_out[:TITLES]
+
+    @cached_property
+    def pairs(self) -> dict[str, Sequence[Any]]:
+        """Minimal pairs by kind."""
         by_distance = pairs.by_distance(PAIRS)
-        self.pairs: dict[str, Sequence[Any]] = {
+        return {
             "near": [pair for name, pair in by_distance if name == "distance 0"],
             "far": [pair for name, pair in by_distance if name == "distance 40-"],
             "unseen": unseen_pairs(PAIRS),
         }
-        task = products.task("title")
-        self.prefix = files.read(task.path() / FILE)
-        self.titles = data.load(products.task_settings()["title"].data, names["codec"]).held_out[:TITLES]
 
     def right_titles(self, model: Any) -> float:
         """Return the share of right titles behind chapter 6's prefix, which was trained on the start."""
@@ -161,17 +169,18 @@ def main() -> None:
     names, folder = definitions(), Path(prefix.__file__).parent
     judge, curves, judged = Judge(names), stored(folder / CURVES), stored(folder / JUDGED)
     done = {(row["method"], int(row["seed"])) for row in judged}
-    for seed in SEEDS:
-        for method in ("start", *names["runs"]):
-            if (method, seed) in done:
-                continue
-            model = names["fresh"]()
-            if method != "start":
-                curves += curve(names, model, method, seed)
-                save(folder / CURVES, curves)
-            judged.append(judge(method, model, seed))
-            save(folder / JUDGED, judged)
-            print(judged[-1], flush=True)
+    # First a seed of all, then those that are compared.
+    wanted = [(method, seed) for seed in SEEDS for method in ("start", *names["runs"])]
+    for method, seed in sorted(wanted, key=lambda run: run[1] > 0 and run[0] not in CARRIED):
+        if (method, seed) in done:
+            continue
+        model = names["fresh"]()
+        if method != "start":
+            curves += curve(names, model, method, seed)
+            save(folder / CURVES, curves)
+        judged.append(judge(method, model, seed))
+        save(folder / JUDGED, judged)
+        print(judged[-1], flush=True)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def prefix(
     assert falling[-1] < falling[0], "it learns"
 
 
-def rewards(before: Any, after: Any, source: Any, judged: Any, curves: Any, share: Any) -> None:
+def rewards(before: Any, after: Any, source: Any) -> None:
     rights, costs = zip(before, after, strict=True)
     assert rights[1] > rights[0] - 26 and costs[1] > costs[0] > source, "a short run costs bits and breaks nothing"
 
