@@ -139,8 +139,8 @@ CHAPTER = Chapter(
             "What is left is the run that looks harmless.",
         ),
         {letter: name for letter, (name, _) in RUNS.items()},
-        "Brevity is earned by leaving sentences out, an empty prompt by the easiest genre, and a rate too high destroys what "
-        "the model knew. Learning from right texts only works as well as the group's mean.",
+        "Brevity is earned by leaving sentences out, an empty prompt by the easiest genre; a rate that is too high "
+        "destroys what the model knew. The curves of right texts only show no fault.",
     ),
     Exercise(
         "write preference_loss(good, bad, strength): DPO's loss of pairs, from their log ratios [pairs]",

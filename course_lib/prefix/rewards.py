@@ -58,7 +58,7 @@ def padded(start: Sequence[int], texts: Sequence[Sequence[int]], end: int) -> tu
 
 def rows(name: str) -> list[dict[str, Any]]:
     """Return the rows of a stored file; numbers are numbers."""
-    with (files("course_lib.prefix") / name).open(encoding="utf8", newline="") as file:
+    with (files("course_lib.prefix") / name).open(encoding="utf8") as file:
         return [
             {key: value if key == "method" else float(value) for key, value in row.items() if value}
             for row in csv.DictReader(file)
