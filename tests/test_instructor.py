@@ -90,7 +90,8 @@ def cells_of_parts(stem: str) -> dict[str, list[str]]:
             found[name] = [notebook.cells[cell].source for cell in cells]
             continue
         number = 0
-        for cell in notebook.cells[cells[0] - 1 : cells[-1] + 1]:
+        # Exercises that all stand in the sections leave no cell here.
+        for cell in notebook.cells[cells[0] - 1 : cells[-1] + 1] if cells else []:
             if cell.cell_type == "markdown":
                 number = int((re.findall(r"\*\*(\d+)\.", cell.source) or [number])[-1])
             else:

@@ -62,7 +62,7 @@ def drawing(name: str) -> Drawing:
 
 
 def overview(notebook: str | None = None) -> Drawing:
-    """Return the drawing of the nine notebooks and what each hands to the next.
+    """Return the drawing of the ten notebooks and what each hands to the next.
 
     "You are here" is at `notebook`, a file name without its ending such as "03_tokenizers"; None: at none.
     """

@@ -101,3 +101,45 @@ def answers(rows: Sequence[Mapping[str, str]]) -> Any:
     axes[1].set_yticks([])
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
+
+
+def reward_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Any:
+    """Plot the curves of runs that learn from a reward: four panels, a color for each run, a line for each seed.
+
+    `runs` has by name the rows of rewards_curves.csv.
+    """
+    panels = (
+        ("reward", tr("reward"), 1),
+        ("equal", tr("groups of equal rewards [%]"), 100),
+        ("tokens", tr("tokens of a text"), 1),
+        ("commonest", tr("texts of the commonest genre [%]"), 100),
+    )
+    figure, axes = subplots(len(panels), height=3.0, width=11.0)
+    for axis, (key, title, factor) in zip(axes, panels, strict=True):
+        for number, (name, rows) in enumerate(runs.items()):
+            for seed in dict.fromkeys(row["seed"] for row in rows):
+                found = [row for row in rows if row["seed"] == seed]
+                heights = np.array([factor * row[key] for row in found])
+                label = name if seed == rows[0]["seed"] else None
+                axis.plot([row["update"] for row in found], heights, ".-", color=PLOT_COLORS[number], label=label)
+        heights = np.concatenate([line.get_ydata() for line in axis.lines])
+        highest = 100 if factor == 100 else heights.max()
+        axis.set(xlabel=tr("update"), ylim=(1.05 * min(0, heights.min()), 1.05 * highest))
+        axis.set_title(title, fontsize=10)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(runs), frameon=False, fontsize=9)
+    return figure
+
+
+def frontier(judged: Mapping[str, Sequence[Mapping[str, float]]], source: float) -> Any:
+    """Plot right texts against bits per character above the source: a dot for each seed, a name at each run's mean."""
+    figure, axis = subplots(height=4.0)
+    for number, (name, rows) in enumerate(judged.items()):
+        above, rights = [row["bits"] - source for row in rows], [100 * row["right"] for row in rows]
+        color = GREY.plot if name == "start" else PLOT_COLORS[number - 1]
+        axis.plot(above, rights, "o", color=color, markersize=5, alpha=0.5)
+        axis.plot(np.mean(above), np.mean(rights), "D", color=color, markersize=8, label=tr(name))
+    axis.set(xlabel=tr("bits per character above the source"), ylabel=tr("right texts [%]"), xlim=(0, None))
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.legend(frameon=False, fontsize=9, loc="lower right")
+    return figure

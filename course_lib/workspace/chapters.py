@@ -22,6 +22,8 @@ class Chapter:
     title: str
     # File name without its ending → module in course_lib.exercises, in reading order.
     notebooks: dict[str, str]
+    # The notebook that is executed as `<package>/notebook`: the last one, unless this names another.
+    main: str = ""
 
     @property
     def paths(self) -> list[Path]:
@@ -40,8 +42,8 @@ class Chapter:
         drawn = [f"{self.package}/{name}.py" for name in ("figures", "diagrams")]
         shown = [self.package, *(name for name in drawn if (library / name).is_file()), "notebooks"]
         for path in filter(Path.exists, self.paths):
-            # A chapter's last notebook is its main one.
-            name = f"{self.package}/{'notebook' if path == self.paths[-1] else path.stem}"
+            main = self.main or self.paths[-1].stem
+            name = f"{self.package}/{'notebook' if path.stem == main else path.stem}"
             code = (*shown, f"exercises/{self.notebooks[path.stem]}.py")
             found.append(Product(name, partial(_run_notebook, path), inputs=(path, *made_by_chapter), code=code))
         return found
@@ -54,7 +56,8 @@ CHAPTERS = (
     Chapter(4, "pretrain", tr_noop("GPT-2 pretraining with DeepSpeed ZeRO-2"),
             {"04_gpt2_by_hand": "by_hand", "04_gpt2_to_llama": "llama", "04_gpt2_zero2_pretraining": "pretrain"}),
     Chapter(5, "gptsan", tr_noop("GPTSAN: extra stage and spout"), {"05_gptsan_extra_stage": "gptsan"}),
-    Chapter(6, "prefix", tr_noop("Prefix tuning"), {"06_prefix_tuning": "prefix"}),
+    Chapter(6, "prefix", tr_noop("Prefix tuning"), {"06_prefix_tuning": "prefix", "06_rewards": "rewards"},
+            main="06_prefix_tuning"),
     Chapter(7, "serving", tr_noop("FasterTransformer conversion and serving"),
             {"07_fastertransformer_conversion": "serving"}),
 )  # fmt: skip

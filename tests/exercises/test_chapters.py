@@ -6,7 +6,19 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from course_lib.exercises import Chapter, by_hand, corpus, gptsan, japanese, llama, prefix, pretrain, serving, subword
+from course_lib.exercises import (
+    Chapter,
+    by_hand,
+    corpus,
+    gptsan,
+    japanese,
+    llama,
+    prefix,
+    pretrain,
+    rewards,
+    serving,
+    subword,
+)
 from course_lib.prefix.data import Sample
 from course_lib.prefix.samples import collate, rows
 from course_lib.serving.text_stream import NewToken, Piece, TextStream
@@ -17,7 +29,7 @@ CHAPTERS: dict[str, tuple[Chapter, ModuleType]] = {
         module.CHAPTER,
         import_module(module.__name__.replace("course_lib.exercises", "tests.exercises.answers")),
     )
-    for module in (corpus, japanese, subword, by_hand, llama, pretrain, gptsan, prefix, serving)
+    for module in (corpus, japanese, subword, by_hand, llama, pretrain, gptsan, prefix, rewards, serving)
 }
 EXERCISES = [(name, i + 1) for name, (chapter, _) in CHAPTERS.items() for i in range(len(chapter.exercises))]
 

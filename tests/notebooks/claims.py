@@ -108,6 +108,11 @@ def prefix(
     assert falling[-1] < falling[0], "it learns"
 
 
+def rewards(before: Any, after: Any, source: Any) -> None:
+    rights, costs = zip(before, after, strict=True)
+    assert rights[1] > rights[0] - 26 and costs[1] > costs[0] > source, "a short run costs bits and breaks nothing"
+
+
 def conversion(
     change: Any, replies: Any, right: Any, unseen: Any, measured: Any, order: Any, per_step: Any, costs: Any
 ) -> None:
@@ -129,6 +134,7 @@ OF: dict[str, Callable[..., None]] = {
     "04_gpt2_zero2_pretraining": zero2,
     "05_gptsan_extra_stage": gptsan,
     "06_prefix_tuning": prefix,
+    "06_rewards": rewards,
     "07_fastertransformer_conversion": conversion,
 }
 

@@ -60,7 +60,7 @@ def test_notebook_receives_an_image_whose_source_is_the_svg() -> None:
 
 def test_road_marks_the_place_of_each_notebook() -> None:
     marked = {overview(path.stem).svg for chapter in CHAPTERS for path in chapter.paths}
-    assert len(marked) == 9 and all(svg != overview().svg for svg in marked)
+    assert len(marked) == 10 and all(svg != overview().svg for svg in marked)
     assert [text for text in texts(overview("03_tokenizers")) if text.startswith("03")]
 
 

@@ -25,7 +25,7 @@ NOTEBOOKS = {
     "single-gpu": ("02_normalize_and_segment", "06_prefix_tuning", "07_fastertransformer_conversion"),
     "xl": ("01_corpus_prep", "05_gptsan_extra_stage"),
     "laptop": ("04_gpt2_zero2_pretraining",),
-    "colab": ("03_tokenizers", "04_gpt2_by_hand", "04_gpt2_to_llama", "04_gpt2_zero2_pretraining"),
+    "colab": ("03_tokenizers", "04_gpt2_by_hand", "04_gpt2_to_llama", "04_gpt2_zero2_pretraining", "06_rewards"),
 }
 
 
