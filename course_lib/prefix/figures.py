@@ -91,11 +91,11 @@ def answers(rows: Sequence[Mapping[str, str]]) -> Any:
             for row in (row for row in judged if row["way"] == way):
                 heights = np.arange(len(names)) + 0.18 * (number - (len(ways) - 1) / 2)
                 values = [int(row[name]) for name in names]
-                label = tr(way) if row["seed"] in ("", "0") else None
+                label = way if row["seed"] in ("", "0") else None
                 axis.plot(values, heights, "o", color=PLOT_COLORS[number], markersize=7, label=label)
         axis.set(xlim=(-0.04 * most, 1.04 * most), ylim=(len(names) - 0.4, -0.6))
         axis.set_xticks(range(0, most + 1, most // 4))
-        axis.set_yticks(range(len(names)), [tr(name) for name in names])
+        axis.set_yticks(range(len(names)), list(names))
     axes[0].set(xlabel=tr("right answers of 20"))
     axes[1].set(xlabel=tr("answers of 100 that are one sentence"))
     axes[1].set_yticks([])
@@ -138,7 +138,7 @@ def frontier(judged: Mapping[str, Sequence[Mapping[str, float]]], source: float)
         above, rights = [row["bits"] - source for row in rows], [100 * row["right"] for row in rows]
         color = GREY.plot if name == "start" else PLOT_COLORS[number - 1]
         axis.plot(above, rights, "o", color=color, markersize=5, alpha=0.5)
-        axis.plot(np.mean(above), np.mean(rights), "D", color=color, markersize=8, label=tr(name))
+        axis.plot(np.mean(above), np.mean(rights), "D", color=color, markersize=8, label=name)
     axis.set(xlabel=tr("bits per character above the source"), ylabel=tr("right texts [%]"), xlim=(0, None))
     axis.yaxis.set_major_formatter("{x:g}")
     axis.legend(frameon=False, fontsize=9, loc="lower right")
