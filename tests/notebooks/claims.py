@@ -25,7 +25,7 @@ def by_hand(
 ) -> None:  # fmt: skip
     held_out = [row["loss"] for row in log if row["kind"] == "eval"]
     assert held_out[-1] < 0.5 < held_out[0], "it learns"
-    shares = [int(verdicts[step].partition("%")[0]) for step in (0, 50, 200, 500)]
+    shares = [int("".join(filter(str.isdigit, verdicts[step].partition("%")[0]))) for step in (0, 50, 200, 500)]
     assert shares[:2] == [0, 0] and 0 < shares[2] < 25 and shares[3] > 30, "noise, words, phrases, sentences"
     read, unread = ([row["loss"] for row in parrot_log if row["kind"] == kind] for kind in ("train", "eval"))
     assert read[-1] < source < 3 < unread[-1] and unread[-1] > min(unread) + 0.5, "it has learned eight documents"
