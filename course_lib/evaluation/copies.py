@@ -140,7 +140,8 @@ def contaminated(
         by_length.setdefault(min(len(text), length), []).append(text)
     by_length.pop(0, None)
     windows = {size: _Windows([group], size) for size, group in by_length.items()}
-    for part in _parts(normalize(one_line(document)) for document in training if windows):
+    for batch in _batches(normalize(one_line(document)) for document in training if windows):
+        part = BETWEEN.join(batch)
         for size, hashes in _hashes(part, [*windows]).items():
             windows[size].places(part, hashes)
     found = set[str]().union(*(each.found for each in windows.values()))
@@ -165,17 +166,12 @@ class CopySearch(Generic[Group]):
 
     def reading(self, documents: Iterable[str], bar: Any = None) -> Iterator[str]:
         """Yield normalized training documents, and search them; `bar` is advanced by characters."""
-        held, size = list[str](), 0
-        for document in documents:
-            held.append(document)
-            size += len(document)
-            if size >= AT_ONCE:
-                self._search(BETWEEN.join(held))
-                held, size = [], 0
-            if bar is not None:
-                bar.update(len(document))
-            yield document
-        self._search(BETWEEN.join(held))
+        for batch in _batches(documents):
+            self._search(BETWEEN.join(batch))
+            for document in batch:
+                if bar is not None:
+                    bar.update(len(document))
+                yield document
 
     def _search(self, part: str) -> None:
         hashes = _hashes(part, [*self.windows])
@@ -225,17 +221,17 @@ def _shown(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f}"
 
 
-def _parts(documents: Iterable[str]) -> Iterator[str]:
-    """Yield documents joined to parts of about AT_ONCE characters."""
+def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
+    """Yield documents in lists of about AT_ONCE characters."""
     held, size = list[str](), 0
     for document in documents:
         held.append(document)
         size += len(document)
         if size >= AT_ONCE:
-            yield BETWEEN.join(held)
+            yield held
             held, size = [], 0
     if held:
-        yield BETWEEN.join(held)
+        yield held
 
 
 class _Windows:

@@ -24,7 +24,7 @@ from course_lib.training.settings import RunConfig
 Form = Literal["course", "rinna", "peft", "cartridge"]
 # Name of the prefix file in a run folder and in a product.
 FILE = "prefix.safetensors"
-# Ways to train a task that the notebook compares, with the learning rates that it tries first on a small base.
+# Ways to train a task that the notebook compares, with the learning rates that it tries on a small base.
 Way = Literal["embedding", "LoRA", "full"]
 RATES: dict[Way, tuple[float, ...]] = {
     "embedding": (1e-1, 3e-1),
@@ -156,9 +156,7 @@ class QuickConfig:
 
     steps: int = setting(100, "steps of a run", ge=1)
     dtype: Literal["fp32", "bf16"] = setting("fp32", "number format of the base in these runs")
-    rates: dict[Way, tuple[float, ...]] = setting(
-        RATES, "learning rates to try first for each compared way of training"
-    )
+    rates: dict[Way, tuple[float, ...]] = setting(RATES, "learning rates to try for each compared way of training")
 
 
 @dataclass(frozen=True, config=STRICT)
