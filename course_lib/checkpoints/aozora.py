@@ -15,7 +15,7 @@ from pathlib import Path
 
 from course_lib import __version__, files, paths
 from course_lib.errors import CourseError, notify, one_line
-from course_lib.language.words import tr, tr_noop
+from course_lib.language.words import language, tr, tr_noop
 from course_lib.notebooks.progress import progress
 
 NAME, WEIGHTS, CARD = "aozora", "model.safetensors", "README.md"
@@ -83,7 +83,13 @@ def about(model: Path) -> str:
         "aozora: a GPT-2 of 25.3 M parameters that learned Japanese books of about 1890 to 1960; "
         "what it writes is made up, and speaks of people as those books do; its card: {card}"
     )
-    return tr(message, card=model / CARD)
+    return tr(message, card=card(model))
+
+
+def card(model: Path) -> Path:
+    """Return the card of the course's model, which is in this folder: in the reader's language, else in English."""
+    edition = model / f"README.{language()}.md"
+    return edition if edition.is_file() else model / CARD
 
 
 def _download(target: Path) -> None:

@@ -78,7 +78,7 @@ def comparison(shares: Mapping[str, Sequence[float]], differences: Mapping[str, 
     return figure
 
 
-def answers(rows: Sequence[Mapping[str, str]]) -> Any:
+def answers(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Plot the right answers to the judging questions by kind, and the answers that are one sentence, of each way.
 
     `rows` are those of instructions.csv; a way has a row for each seed.
@@ -90,8 +90,8 @@ def answers(rows: Sequence[Mapping[str, str]]) -> Any:
         for number, way in enumerate(ways):
             for row in (row for row in judged if row["way"] == way):
                 heights = np.arange(len(names)) + 0.18 * (number - (len(ways) - 1) / 2)
-                values = [int(row[name]) for name in names]
-                label = way if row["seed"] in ("", "0") else None
+                values = [row[name] for name in names]
+                label = way if row["seed"] in ("", 0) else None
                 axis.plot(values, heights, "o", color=PLOT_COLORS[number], markersize=7, label=label)
         axis.set(xlim=(-0.04 * most, 1.04 * most), ylim=(len(names) - 0.4, -0.6))
         axis.set_xticks(range(0, most + 1, most // 4))

@@ -1,8 +1,6 @@
-"""The parts of data/tasks/instructions.jsonl, questions with answers, and what instruction tuning gave."""
+"""The parts of data/tasks/instructions.jsonl, questions with answers."""
 
-import csv
 from dataclasses import dataclass
-from pathlib import Path
 
 from course_lib import paths
 from course_lib.documents import json_objects, read_batches
@@ -11,8 +9,6 @@ TEMPLATE = "質問：{}\n答え："
 # In the order of the file; each has the same number of pairs in each part.
 KINDS = ("knowledge", "plain", "reading", "opposite", "sum")
 TRAIN, CHOOSE = 300, 50  # pairs; the others judge
-# Written by tests/bench/instructions.py.
-RESULTS = Path(__file__).with_name("instructions.csv")
 
 
 @dataclass(frozen=True)
@@ -39,9 +35,3 @@ def examples(number: int = len(KINDS)) -> str:
     """Return a prompt with examples: the first training pairs, one of each kind, a line behind each answer."""
     train, _, _ = parts()
     return "".join(f"{pair.prompt}{pair.target}\n" for pair in train[:number])
-
-
-def results() -> list[dict[str, str]]:
-    """Return the rows of RESULTS."""
-    with RESULTS.open(encoding="utf8", newline="") as file:
-        return list(csv.DictReader(file))

@@ -1,15 +1,11 @@
-"""For notebook 6b: texts sampled as token ids, padding that tells prompt and text apart, and the stored figures."""
+"""For notebook 6b: texts sampled as token ids, and padding that tells prompt and text apart."""
 
-import csv
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import torch
 from torch import Tensor
 
-# Files beside this module, written by tests/bench/rewards.py: curves of the runs, and what their models do.
-CURVES, JUDGED = "rewards_curves.csv", "rewards.csv"
 # Positions of the longest text. Of 1,500 documents of the small world, the longest takes 181 with both ends.
 LONGEST = 200
 
@@ -54,12 +50,3 @@ def padded(start: Sequence[int], texts: Sequence[Sequence[int]], end: int) -> tu
     ids = torch.tensor([[*start, *text, *[end] * (width - len(text))] for text in texts])
     mask = torch.tensor([[0.0] * len(start) + [1.0] * len(text) + [0.0] * (width - len(text)) for text in texts])
     return ids, mask
-
-
-def rows(name: str) -> list[dict[str, Any]]:
-    """Return the rows of a stored file; numbers are numbers."""
-    with (files("course_lib.prefix") / name).open(encoding="utf8") as file:
-        return [
-            {key: value if key == "method" else float(value) for key, value in row.items() if value}
-            for row in csv.DictReader(file)
-        ]

@@ -52,7 +52,7 @@ def loss_curve(
     return figure
 
 
-def faults(rows: Sequence[Mapping[str, str]], source: float, vocab_size: int, seed: int = 0) -> Any:
+def faults(rows: Sequence[Mapping[str, Any]], source: float, vocab_size: int, seed: int = 0) -> Any:
     """Plot the runs of faults.csv with one seed: a panel for each letter, and in grey the sound run's held-out loss.
 
     Lines are at the losses of guessing and of the source [nats per token].
@@ -60,8 +60,8 @@ def faults(rows: Sequence[Mapping[str, str]], source: float, vocab_size: int, se
     figure, axes = subplots(3, height=5.4, rows=2, sharex=True, sharey=True)
     runs = dict[str, list[tuple[float, ...]]]()
     for row in rows:
-        if int(row["seed"]) == seed:
-            runs.setdefault(row["run"], []).append(tuple(float(row[key]) for key in ("step", "train", "held_out")))
+        if row["seed"] == seed:
+            runs.setdefault(row["run"], []).append((row["step"], row["train"], row["held_out"]))
     steps, _, sound = zip(*runs.pop("sound"), strict=True)
     for axis, (letter, run) in zip(axes.flat, runs.items(), strict=True):
         axis.plot(steps, sound, color=GREY.plot, linewidth=4, alpha=0.4, label=tr("held out, without a fault"))

@@ -1,4 +1,4 @@
-"""The course's Markdown pages that have editions in other languages: README, home page, glossary, instructor's kit.
+"""The course's Markdown pages that have editions in other languages: READMEs, pages of docs, instructor's kit.
 
 A page is cut into messages: headings, paragraphs, items of lists, rows of tables and blocks of code. So a change of one
 row leaves the translations of the others valid.
@@ -12,10 +12,11 @@ from course_lib.paths import REPOSITORY
 
 NAMES = (
     "index", "glossary", "commands", "profiles", "evaluation", "project", "scale", "several-nodes", "benchmarks",
-    "model_card",
+    "model_card", "field", "speedrun",
 )  # fmt: skip
 PATTERNS = (
     "README.md",
+    "data/aozora/README.md",
     *(f"docs/{name}.md" for name in NAMES),
     "docs/instructor/*.md",
 )
@@ -34,9 +35,9 @@ def pages() -> list[Path]:
 
 
 def edition(page: Path, language: str) -> Path:
-    """Return the path of a page in a language: README.ja.md, or docs/ja/glossary.md."""
+    """Return the path of a page in a language: README.ja.md beside a README.md, or docs/ja/glossary.md."""
     inside = page.relative_to(REPOSITORY)
-    if len(inside.parts) == 1:
+    if page.name == "README.md":
         return page.with_suffix(f".{language}{page.suffix}")
     return REPOSITORY / inside.parts[0] / language / Path(*inside.parts[1:])
 

@@ -9,7 +9,6 @@ and the bits that the model needs for a token. The last two are of the first 64 
 a core.
 """
 
-import csv
 import math
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from course_lib import pretrain
 from course_lib.checkpoints import aozora
 from course_lib.documents import read_texts
 from course_lib.evaluation import copies
@@ -26,6 +24,7 @@ from course_lib.evaluation.copies import CopySettings
 from course_lib.evaluation.windows import score
 from course_lib.generation.generator import Generator
 from course_lib.japanese import normalize
+from course_lib.notebooks import measured
 from course_lib.pretrain import text_codec
 
 TEMPERATURES = (0.2, 0.4, 0.7, 1.0, 1.3)
@@ -78,10 +77,7 @@ def main() -> None:
             }
         )
         print(rows[-1], flush=True)
-    with (Path(pretrain.__file__).parent / "copied_spans.csv").open("w", encoding="utf8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    measured.write("pretrain/copied_spans", rows)
 
 
 if __name__ == "__main__":

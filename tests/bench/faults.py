@@ -5,16 +5,14 @@ each run every ten steps, fault_ends.csv its last losses and what it writes. Abo
 letters; what is wrong with each is in course_lib/exercises/by_hand.py. The classes are those of the library's by_hand.
 """
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from course_lib import pretrain
 from course_lib.exercises.by_hand import FAULTS
+from course_lib.notebooks import measured
 from course_lib.pretrain import by_hand
 from course_lib.pretrain.data import spread
 from course_lib.pretrain.indexed import IndexedDataset
@@ -143,12 +141,8 @@ def runs(data: Data) -> Iterator[tuple[list[Row], Row]]:
 def main() -> None:
     torch.set_num_threads(1)
     found = list(runs(read()))
-    curves = [row for curve, _ in found for row in curve]
-    for name, rows in (("faults", curves), ("fault_ends", [end for _, end in found])):
-        with (Path(pretrain.__file__).parent / f"{name}.csv").open("w", encoding="utf8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+    measured.write("pretrain/faults", [row for curve, _ in found for row in curve])
+    measured.write("pretrain/fault_ends", [end for _, end in found])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ starts as the key/value cache of five examples.
 
 import argparse
 import copy
-import csv
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,9 +19,10 @@ from course_lib.checkpoints import aozora
 from course_lib.generation.config import GenerateConfig
 from course_lib.generation.generator import Generator
 from course_lib.generation.prefix_cache import Prefix
+from course_lib.notebooks import measured
 from course_lib.paths import NOTEBOOKS
 from course_lib.prefix import instructions
-from course_lib.prefix.instructions import KINDS, RESULTS, Instruction
+from course_lib.prefix.instructions import KINDS, Instruction
 from course_lib.prefix.measure import right
 from course_lib.prefix.samples import batches
 from course_lib.prefix.warm_start import cache_values
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from tests.exercises.answers.folded import Folded
 
-NOTEBOOK, LOOP = "06_prefix_tuning", "tuning-041"
+NOTEBOOK, LOOP, TABLE = "06_prefix_tuning", "tuning-041", "prefix/instructions"
 STEPS, BATCH = 75, 8
 RATES = {"prefix": (3e-2, 1e-1), "all weights": (3e-4, 1e-3)}
 LONGEST = 24  # tokens of an answer
@@ -50,7 +50,7 @@ class Bench:
         for cell in nbformat.read(NOTEBOOKS / f"{NOTEBOOK}.ipynb", as_version=4).cells:
             if cell.id == LOOP:
                 exec(cell.source, self.names)
-        self.rows: list[dict[str, Any]] = list(instructions.results()) if RESULTS.is_file() else []
+        self.rows = measured.rows(TABLE) if measured.path(TABLE).is_file() else []
 
     def shots(self) -> Tensor:
         """The cache of a prompt with examples."""
@@ -107,22 +107,19 @@ class Bench:
         self.write("judge", way, rate, seed, self.counted(self.judge, correct), form, seconds)
 
     def known(self, *run: Any) -> dict[str, int] | None:
-        """The right answers of a run that RESULTS has."""
+        """The right answers of a run that the table has."""
         for row in self.rows:
-            if [row[name] for name in COLUMNS[:4]] == list(map(str, run)):
-                return {kind: int(row[kind]) for kind in KINDS}
+            if [row[name] for name in COLUMNS[:4]] == list(run):
+                return {kind: row[kind] for kind in KINDS}
         return None
 
     def write(
         self, part: str, way: str, rate: Any, seed: Any, right: dict[str, int], form: int | str, seconds: float
     ) -> None:
         values = (part, way, rate, seed, *right.values(), form, round(seconds))
-        self.rows.append(dict(zip(COLUMNS, map(str, values), strict=True)))
+        self.rows.append(dict(zip(COLUMNS, values, strict=True)))
         print(self.rows[-1], flush=True)
-        with RESULTS.open("w", encoding="utf8", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
+        measured.write(TABLE, self.rows)
 
     def run(self, seeds: Sequence[int]) -> None:
         """Judge the base, choose the rates, then train and judge the seeds."""

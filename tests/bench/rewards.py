@@ -9,31 +9,29 @@ The rate 3e-4 and the strengths are a prototype's, with other seeds; at 1e-3 the
 letters and diaries), and `brevity` replaced points for sentences, which changed nothing in 12 updates.
 """
 
-import csv
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
 import nbformat
 import torch
-from course_lib import prefix
 from course_lib.evaluation import pairs as minimal
 from course_lib.evaluation.bits import bits
 from course_lib.evaluation.causal import CausalScorer
 from course_lib.generation.config import GenerateConfig
+from course_lib.notebooks import measured
 from course_lib.paths import NOTEBOOKS
 from course_lib.prefix import data, files, products
 from course_lib.prefix.config import FILE
-from course_lib.prefix.rewards import CURVES, JUDGED
 from course_lib.world import pairs
 from course_lib.world.genre import PEOPLE
 from course_lib.world.genres import GENRES, documents
 
 NOTEBOOK = "06_rewards"
+CURVES, JUDGED = "prefix/rewards_curves", "prefix/rewards"
 CELLS = ("rw-imports", "rw-start", "rw-adv-f", "rw-logp-f", "rw-loop", "rw-method", "rw-wrong", "rw-leash", "rw-dpo-f", "rw-dpo")  # fmt: skip
 SEEDS, TOGETHER = (0, 1, 2), 4
 TEXTS, HELD_OUT = 256, (100, 1)
@@ -149,26 +147,12 @@ def curve(names: dict[str, Any], model: Any, method: str, seed: int) -> Iterator
             block.clear()
 
 
-def stored(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file, none if it is missing."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf8", newline="") as file:
-        return [*csv.DictReader(file)]
-
-
-def save(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def main() -> None:
     torch.set_num_threads(1)
-    names, folder = definitions(), Path(prefix.__file__).parent
-    judge, curves, judged = Judge(names), stored(folder / CURVES), stored(folder / JUDGED)
-    done = {(row["method"], int(row["seed"])) for row in judged}
+    names = definitions()
+    judge = Judge(names)
+    curves, judged = (measured.rows(table) if measured.path(table).is_file() else [] for table in (CURVES, JUDGED))
+    done = {(row["method"], row["seed"]) for row in judged}
     # First a seed of all, then those that are compared.
     wanted = [(method, seed) for seed in SEEDS for method in ("start", *names["runs"])]
     for method, seed in sorted(wanted, key=lambda run: run[1] > 0 and run[0] not in CARRIED):
@@ -177,9 +161,9 @@ def main() -> None:
         model = names["fresh"]()
         if method != "start":
             curves += curve(names, model, method, seed)
-            save(folder / CURVES, curves)
+            measured.write(CURVES, curves)
         judged.append(judge(method, model, seed))
-        save(folder / JUDGED, judged)
+        measured.write(JUDGED, judged)
         print(judged[-1], flush=True)
 
 

@@ -127,4 +127,5 @@ def test_a_long_run_takes_linear_time(unit: str) -> None:
         return process_time() - started
 
     seconds(1000)
-    assert seconds(200_000) < 1.0, "20,000 waves took 3.4 s when each of them looked at all that follow"
+    # 0.1 to 0.5 s on a quiet machine. When each wave looked at all that follow, 20,000 took 3.4 s.
+    assert seconds(200_000) < 10

@@ -50,7 +50,8 @@ def llama(judged: Any, runs: Any) -> None:
     assert means["Llama, AdamW"] < means["no positions, AdamW"] < means["table, AdamW"], "rotary positions beat a table"
     muon = [means.pop("GPT-2, Muon"), means.pop("Llama, Muon")]
     assert max(muon) < min(means.values()) and abs(muon[0] - muon[1]) < 0.2, "Muon helps both, GPT-2 more"
-    assert all(len(both[0]) == len(both[1]) == 3 for rates in runs.values() for both in rates.values())
+    parts = [part for by_part in runs.values() for part in by_part.values()]
+    assert all(len(losses) == 3 for part in parts for losses in part.values()), "three runs choose, three others judge"
 
 
 def zero2(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from course_lib.notebooks import measured
 from course_lib.prefix import instructions
 from course_lib.prefix.instructions import KINDS
 
@@ -31,12 +32,12 @@ def test_the_examples_are_one_of_each_kind_and_end_with_their_lines() -> None:
 
 
 def test_results_are_of_these_pairs_and_rates_were_chosen_elsewhere() -> None:
-    rows = instructions.results()
+    rows = measured.rows("prefix/instructions")
     for row in rows:
         most = 10 if row["part"] == "choose" else 20
-        assert all(0 <= int(row[kind]) <= most for kind in KINDS)
+        assert all(0 <= row[kind] <= most for kind in KINDS)
     for way in ("prefix", "all weights"):
-        tried = {row["rate"]: sum(int(row[kind]) for kind in KINDS) for row in rows
+        tried = {row["rate"]: sum(row[kind] for kind in KINDS) for row in rows
                  if row["part"] == "choose" and row["way"] == way}  # fmt: skip
         judged = {row["rate"] for row in rows if row["part"] == "judge" and row["way"] == way}
         assert len(tried) > 1 and {tried[rate] for rate in judged} == {max(tried.values())}

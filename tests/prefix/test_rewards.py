@@ -3,7 +3,8 @@
 from collections import Counter
 
 import torch
-from course_lib.prefix.rewards import CURVES, JUDGED, padded, rows, sample
+from course_lib.notebooks import measured
+from course_lib.prefix.rewards import padded, sample
 from transformers import GPT2Config, GPT2LMHeadModel
 
 END = 0
@@ -49,5 +50,6 @@ def test_the_mask_has_the_texts_own_tokens() -> None:
 
 
 def test_each_stored_run_has_curves_and_was_judged() -> None:
-    judged = {(row["method"], row["seed"]) for row in rows(JUDGED)}
-    assert {(row["method"], row["seed"]) for row in rows(CURVES)} == {run for run in judged if run[0] != "start"}
+    judged = {(row["method"], row["seed"]) for row in measured.rows("prefix/rewards")}
+    curves = {(row["method"], row["seed"]) for row in measured.rows("prefix/rewards_curves")}
+    assert curves == {run for run in judged if run[0] != "start"}

@@ -1,36 +1,28 @@
 """The stored runs of 4a.9 show their faults on every seed, and the script that stores them trains with each fault."""
 
-import csv
-from importlib.resources import files
 from types import SimpleNamespace
 
 import pytest
 import torch
 from course_lib.exercises.by_hand import FAULTS
+from course_lib.notebooks import measured
 
 from tests.bench import faults
 
 SEEDS = (0, 1, 2)
-
-
-def rows(name: str) -> list[dict[str, str]]:
-    with (files("course_lib.pretrain") / f"{name}.csv").open(encoding="utf8") as file:
-        return list(csv.DictReader(file))
-
-
-CURVES, ENDS = rows("faults"), rows("fault_ends")
+CURVES, ENDS = measured.rows("pretrain/faults"), measured.rows("pretrain/fault_ends")
 
 
 def numbers(run: str, seed: int) -> dict[str, float]:
     """What a learner sees of a run: losses after 40 steps, at the end and at their lowest, and its text judged."""
-    curve = [row for row in CURVES if row["run"] == run and int(row["seed"]) == seed]
-    (end,) = [row for row in ENDS if row["run"] == run and int(row["seed"]) == seed]
-    assert float(curve[-1]["held_out"]) == float(end["held_out"]) or run == dropout()
-    held_out = [float(row["held_out"]) for row in curve]
+    curve = [row for row in CURVES if row["run"] == run and row["seed"] == seed]
+    (end,) = [row for row in ENDS if row["run"] == run and row["seed"] == seed]
+    assert curve[-1]["held_out"] == end["held_out"] or run == dropout()
+    held_out = [row["held_out"] for row in curve]
     return {
-        "early": next(float(row["held_out"]) for row in curve if row["step"] == "40"), "train": float(curve[-1]["train"]), "held_out": held_out[-1],
-        "lowest": min(held_out), "twice": abs(float(end["held_out"]) - float(end["again"])),
-        "source": float(end["source"]), "surprise": float(end["surprise"]),
+        "early": next(row["held_out"] for row in curve if row["step"] == 40), "train": curve[-1]["train"], "held_out": held_out[-1],
+        "lowest": min(held_out), "twice": abs(end["held_out"] - end["again"]),
+        "source": end["source"], "surprise": end["surprise"],
     }  # fmt: skip
 
 
