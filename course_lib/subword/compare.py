@@ -55,10 +55,10 @@ def entries(codec: Codec) -> list[str]:
 def table(rows: Sequence[Measures]) -> str:
     """Return the measures that do not depend on the machine as a text table."""
     titles = (tr("tokenizer"), tr("entries"), tr("chars/token"), tr("unknown"), tr("crossing"), tr("lossless"))
-    lines = ["".join(map(padded, titles, ("<14", ">8", ">15", ">9", ">10", ">10")))]
+    lines = ["".join(map(padded, titles, ("<14", ">8", ">15", ">13", ">10", ">10")))]
     lines += [
         f"{row.name:<14}{row.vocabulary:>8}{row.characters_per_token:>15.2f}"
-        f"{row.unknown:>9.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
+        f"{row.unknown:>13.2%}{row.crossing:>10.1%}{row.lossless:>10.1%}"
         for row in rows
     ]
     return "\n".join(lines)
