@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from course_lib.notebooks import measured
 
 from tests.bench import bench_tokenizers
 
@@ -22,9 +23,17 @@ def test_each_tokenizer_has_a_row_and_is_not_trained_again(
         assert 1 < float(row["characters per token"]) < 2
         # As many characters for each, up to one step of 256 tokens.
         assert float(row["million characters"]) == pytest.approx(0.002, abs=0.0006)
-        assert float(row["bits per character"]) > float(row["trigram"]) > 4
+        assert float(row["bits per character"]) > 4 and float(row["trigram"]) > 4
     assert float(rows[0]["lost"].rstrip("%")) > float(rows[1]["lost"].rstrip("%"))
     before = table.read_bytes()
     bench_tokenizers.main()
     assert table.read_bytes() == before
     assert capsys.readouterr().out.count("| unigram-words |") == 2
+
+
+def test_the_stored_table_has_models_that_beat_the_trigram_on_equal_text() -> None:
+    rows = measured.rows("subword/tokenizers")
+    assert {row["tokenizer"] for row in rows} == {*bench_tokenizers.tokenizers(12_000)}
+    assert max(row["million characters"] for row in rows) - min(row["million characters"] for row in rows) < 0.01
+    best = min(rows, key=lambda row: row["bits per character"])
+    assert best["tokenizer"] == "unigram-words" and best["bits per character"] < best["trigram"]
