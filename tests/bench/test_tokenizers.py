@@ -35,5 +35,4 @@ def test_the_stored_table_has_models_that_beat_the_trigram_on_equal_text() -> No
     rows = measured.rows("subword/tokenizers")
     assert {row["tokenizer"] for row in rows} == {*bench_tokenizers.tokenizers(12_000)}
     assert max(row["million characters"] for row in rows) - min(row["million characters"] for row in rows) < 0.01
-    best = min(rows, key=lambda row: row["bits per character"])
-    assert best["tokenizer"] == "unigram-words" and best["bits per character"] < best["trigram"]
+    assert all(row["bits per character"] < row["trigram"] for row in rows)
