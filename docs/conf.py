@@ -58,6 +58,7 @@ include_patterns = [
     "notebooks/*.ipynb",
     "course_lib/configs/README.md",
     "data/README.md",
+    "data/aozora/README.md",
     "tests/bench/*.md",
     "tests/colab/record.md",
 ]
@@ -69,8 +70,8 @@ nb_execution_mode = "off"
 myst_heading_anchors = 6
 myst_enable_extensions = ["colon_fence"]
 
-# Not installed by requirements.txt on every machine, or only inside a Triton server.
-autodoc_mock_imports = ["lm_eval", "triton_python_backend_utils"]
+# Not installed by requirements.txt on every machine, only inside a Triton server, or not to be loaded by autodoc.
+autodoc_mock_imports = ["lm_eval", "triton_python_backend_utils", "gradio"]
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True

@@ -6,6 +6,7 @@ on GitHub.
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from course_lib.language.words import SOURCE
 from course_lib.paths import REPOSITORY
@@ -34,7 +35,7 @@ class AbsoluteLinks(SphinxTransform):
             uri = node.get("refuri", "")
             if not uri.startswith(ABSOLUTE):
                 continue
-            name, _, anchor = uri.removeprefix(ABSOLUTE).partition("#")
+            name, _, anchor = unquote(uri.removeprefix(ABSOLUTE)).partition("#")
             path = Path(file_name(self.config, name))
             if (document := path.with_suffix("").as_posix()) in self.env.found_docs:
                 node.replace_self(page.document(document, anchor, *node.children))
