@@ -7,7 +7,7 @@
 Each tokenizer learns `--entries` entries from the first `--sample` characters of TRAIN. Then a GPT-2 reads all of
 TRAIN, by Muon, for `--seconds`, or until it has read `--characters` of it, which is a different number of tokens for
 each tokenizer. Its bits per character are those of HELD_OUT, beside a character trigram of TRAIN, of as many characters
-as the models read. Line breaks are removed from both texts, as in every figure of bits per character.
+as the models read, with --seconds of all. Line breaks are removed from both texts, as in every figure of bits per character.
 
 The table, FOLDER/tokenizers.csv, gets a row after each model, and those that are there are not trained again: 6 models
 of an hour are 6 hours of two quiet cores. What else FOLDER holds can be deleted.
@@ -200,8 +200,10 @@ def measure(plan: Plan, target: Path, names: list[str], seeds: int) -> None:
     table, texts = target / "tokenizers.csv", target / "text.jsonl"
     characters = write_documents(map(one_line, read_texts(plan.train)), texts)
     plan = replace(plan, train=texts)
-    counted = target / "counted.jsonl"
-    write_documents(read_texts(texts), counted, None if plan.seconds else plan.characters)
+    counted = texts
+    if not plan.seconds:
+        counted = target / "counted.jsonl"
+        write_documents(read_texts(texts), counted, plan.characters)
     trigram = bits(trigram_model([counted]), read_texts(plan.held_out)).bits_per_character
     for name in names:
         known = {int(row["seed"]) for row in rows_of(table) if row["tokenizer"] == name}
